@@ -1,3 +1,18 @@
 """gpumon: a diagnostic terminal monitor for NVIDIA GPU hosts that train PyTorch models."""
 
+from typing import TYPE_CHECKING
+
 __version__ = "0.1.0"
+__all__ = ["explain", "frames", "memory", "pick", "processes", "snapshot", "why"]
+
+if TYPE_CHECKING:
+    from gpumon.api import explain, frames, memory, pick, processes, snapshot, why
+else:
+
+    def __getattr__(name: str) -> object:
+        """A function of `gpumon.api`, imported at its first use: every process of gpumon imports this package."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from gpumon import api
+
+        return getattr(api, name)

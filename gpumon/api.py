@@ -1,77 +1,155 @@
-"""Frames for scripts and notebooks: what gpumon measures, as typed records.
+"""What gpumon measures and knows, for scripts and notebooks, as typed records.
 
-    import gpumon.api
+    import gpumon
 
-    for gpu in gpumon.api.snapshot().gpus:
+    for gpu in gpumon.snapshot().gpus:
         print(gpu.index, gpu.get("utilization_gpu_percent"))
 
-    with gpumon.api.frames(interval=1) as frames:
-        for frame in frames:
-            print(frame.devices[0].get("power_watts"))
+    picked = gpumon.pick(2, timeout=3600)
+    os.environ["CUDA_VISIBLE_DEVICES"] = picked.visible_devices
 
 The names in ``__all__`` are stable: fields and metrics are added, but not renamed or removed. A missing value is None,
-and ``problems`` of its record has the reason. The driver is called in a separate process, which ends with the iterator.
+and ``problems`` of its record has the reason. What cannot be answered raises `GpumonError`, with the reason and the
+remedy. The driver is called in a separate process. Each function imports what it needs at its first call, so that
+``import gpumon.api`` costs a script next to nothing.
 """
 
+import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
-from gpumon.core.model import (
-    ComputeMode,
-    Device,
-    DeviceEvent,
-    DeviceState,
-    Frame,
-    Host,
-    MigInstance,
-    Process,
-    ProcessKind,
-    Switch,
-)
-from gpumon.core.problems import CommandError, Problem, ProblemCode
-from gpumon.operations.frame_source import FIRST_FRAME_SECONDS, FrameSource
-from gpumon.operations.one_shot import SILENT, sample_frame
-from gpumon.streams.base import Stream
-from gpumon.streams.live import LiveStream
+if TYPE_CHECKING:
+    from gpumon.core.allocator import AllocatorStatistics
+    from gpumon.core.model import (
+        ComputeMode,
+        Device,
+        DeviceEvent,
+        DeviceState,
+        Frame,
+        Host,
+        MigInstance,
+        Process,
+        ProcessKind,
+        Switch,
+    )
+    from gpumon.core.problems import Problem, ProblemCode
+    from gpumon.core.steps import StepProgress
+    from gpumon.errors.answer import Advice, LogAnswer
+    from gpumon.errors.entry import Fix, KnownError
+    from gpumon.errors.explanation import Explanation
+    from gpumon.errors.match import Match
+    from gpumon.insight.bottlenecks.cause import Bottleneck
+    from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence, StepAccount, StepShare
+    from gpumon.insight.bottlenecks.slowness_verdict import SlownessVerdict
+    from gpumon.operations.pick import PickedDevices
+    from gpumon.operations.waterfall import GpuProcess, MemoryPart, PartKind
+    from gpumon.operations.why.examination import WhyReport
+    from gpumon.streams.base import Stream
 
 __all__ = [
+    "Advice",
+    "AllocatorStatistics",
+    "Bottleneck",
     "ComputeMode",
     "Device",
     "DeviceEvent",
     "DeviceState",
+    "Explanation",
+    "Fix",
     "Frame",
     "FrameIterator",
+    "GpuProcess",
     "GpumonError",
     "Host",
+    "KnownError",
+    "LogAnswer",
+    "Match",
+    "MemoryPart",
     "MigInstance",
+    "PartKind",
+    "PickedDevices",
     "Problem",
     "ProblemCode",
     "Process",
     "ProcessKind",
+    "SlownessEvidence",
+    "SlownessVerdict",
+    "StepAccount",
+    "StepProgress",
+    "StepShare",
     "Switch",
+    "WhyReport",
+    "explain",
     "frames",
+    "memory",
+    "pick",
+    "processes",
     "snapshot",
-]
+    "why",
+]  # fmt: skip
 
+_RECORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "core.allocator": ("AllocatorStatistics",),
+    "core.model": (
+        *("ComputeMode", "Device", "DeviceEvent", "DeviceState", "Frame", "Host", "MigInstance"),
+        *("Process", "ProcessKind", "Switch"),
+    ),
+    "core.problems": ("Problem", "ProblemCode"),
+    "core.steps": ("StepProgress",),
+    "errors.answer": ("Advice", "LogAnswer"),
+    "errors.entry": ("Fix", "KnownError"),
+    "errors.explanation": ("Explanation",),
+    "errors.match": ("Match",),
+    "insight.bottlenecks.cause": ("Bottleneck",),
+    "insight.bottlenecks.slowness_evidence": ("SlownessEvidence", "StepAccount", "StepShare"),
+    "insight.bottlenecks.slowness_verdict": ("SlownessVerdict",),
+    "operations.pick": ("PickedDevices",),
+    "operations.waterfall": ("GpuProcess", "MemoryPart", "PartKind"),
+    "operations.why.examination": ("WhyReport",),
+}
+"""The modules of the records, which are imported when a record is named."""
 MIN_INTERVAL_SECONDS: Final = 0.1
 MAX_INTERVAL_SECONDS: Final = 3600.0
 _TICK_SECONDS: Final = 0.25
 """How soon a waiting iterator notices that it was closed."""
+_LOG_SUFFIXES: Final = frozenset({".log", ".txt", ".out", ".err", ".gz"})
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
+        for module, names in _RECORDS.items():
+            if name in names:
+                return getattr(import_module(f"gpumon.{module}"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class GpumonError(Exception):
-    """gpumon cannot return frames.
+    """gpumon cannot answer: the only exception that its functions raise for what happens at run time.
 
     Attributes:
-        problem: The reason, and how to fix it.
+        problem: The reason, and how to fix it: ``code``, ``reason``, ``remedy``.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: "Problem") -> None:
         super().__init__(str(problem))
         self.problem = problem
+
+
+@contextmanager
+def _public_errors() -> Iterator[None]:
+    """Raise the errors of the commands as `GpumonError`."""
+    from gpumon.core.problems import CommandError
+
+    try:
+        yield
+    except CommandError as error:
+        raise GpumonError(error.problem) from None
 
 
 @final
@@ -85,7 +163,9 @@ class FrameIterator:
         stream: A stream that has not been started.
     """
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: "Stream") -> None:
+        from gpumon.operations.frame_source import FrameSource
+
         self._source = FrameSource(stream)
         self._stream = stream
         self._closed = threading.Event()
@@ -97,13 +177,16 @@ class FrameIterator:
     def __iter__(self) -> "FrameIterator":
         return self
 
-    def __next__(self) -> Frame:
+    def __next__(self) -> "Frame":
         """The next frame.
 
         Raises:
             GpumonError: The collector sent no frame.
             StopIteration: The iterator was closed.
         """
+        from gpumon.operations.frame_source import FIRST_FRAME_SECONDS
+        from gpumon.operations.one_shot import SILENT
+
         waited = 0.0
         with self._lock:
             while not self._closed.is_set():
@@ -142,10 +225,12 @@ def frames(interval: float = 1.0) -> FrameIterator:
     """
     if not MIN_INTERVAL_SECONDS <= interval <= MAX_INTERVAL_SECONDS:
         raise ValueError(f"interval must be from {MIN_INTERVAL_SECONDS:g} to {MAX_INTERVAL_SECONDS:g} seconds")
+    from gpumon.streams.live import LiveStream
+
     return FrameIterator(LiveStream(interval))
 
 
-def snapshot() -> Frame:
+def snapshot() -> "Frame":
     """One sample of this host; takes about half a second.
 
     Without a driver, the frame has no devices, and its ``problems`` have the reason.
@@ -153,7 +238,133 @@ def snapshot() -> Frame:
     Raises:
         GpumonError: The collector did not respond within ten seconds.
     """
-    try:
+    from gpumon.operations.one_shot import sample_frame
+
+    with _public_errors():
         return sample_frame()
-    except CommandError as error:
-        raise GpumonError(error.problem) from None
+
+
+def processes() -> "tuple[GpuProcess, ...]":
+    """The processes on the GPUs of this host, by GPU and PID; one on two GPUs is there twice. Takes about a second.
+
+    A process with a probe also has the statistics of PyTorch's allocator, and its training run.
+
+    Raises:
+        GpumonError: The collector did not respond, or there is no driver.
+    """
+    from gpumon.operations.waterfall import sample_processes
+
+    with _public_errors():
+        return sample_processes()
+
+
+def memory(pid: int) -> "tuple[GpuProcess, ...]":
+    """Where the GPU memory of a process is: its ``parts`` on each GPU that it uses.
+
+    Without a probe in the process, there is one part, with what the driver reports.
+
+    Args:
+        pid: The process.
+
+    Raises:
+        GpumonError: The process uses no GPU, the collector did not respond, or there is no driver.
+    """
+    from gpumon.operations.waterfall import sample_process
+
+    with _public_errors():
+        return sample_process(pid)
+
+
+def why(pid: int, seconds: float | None = None, *, trace: bool = False) -> "WhyReport":
+    """Why the steps of a training run take as long as they do. Blocks while the process is observed.
+
+    Args:
+        pid: A process with a probe: ``gpumon watch -- python train.py``.
+        seconds: How long to observe it, 1 to 30; None for 12, or longer where steps take long.
+        trace: Whether to also record a few steps with Kineto, which makes the times of the GPU exact. Launches in that
+            process stay slower until it ends.
+
+    Raises:
+        GpumonError: There is no such process, it has no probe, or no step ended.
+    """
+    from gpumon.operations.why.trace import examine_process
+
+    with _public_errors():
+        return examine_process(pid, seconds, has_trace=trace)
+
+
+def explain(text_or_path: "str | os.PathLike[str]", *, live: bool = False) -> "Explanation":
+    """How the run that wrote a log ended, why, and what to do.
+
+    Args:
+        text_or_path: A `str` is the text of a log or of an error. A `pathlib.Path`, or another `os.PathLike`, is a
+            file, which may be compressed, or a folder with the logs of the ranks of one run.
+        live: Whether to add what this host reports about the cause now, such as the processes that hold the memory.
+
+    Raises:
+        GpumonError: The file cannot be read, or the text is the name of a file.
+    """
+    from pathlib import Path
+
+    from gpumon.errors.explain import explain_paths, explain_text
+
+    with _public_errors():
+        if isinstance(text_or_path, str):
+            _refuse_file_name(text_or_path)
+            explanation = explain_text(text_or_path)
+        else:
+            explanation = explain_paths([Path(text_or_path)])
+        if not live:
+            return explanation
+        from gpumon.operations.evidence import with_evidence
+
+        return with_evidence(explanation)
+
+
+def _refuse_file_name(text: str) -> None:
+    """Refuse a text that is the name of a log, of which the answer would be that nothing is wrong.
+
+    Raises:
+        GpumonError: It is.
+    """
+    from gpumon.core.problems import Problem, ProblemCode
+
+    is_word = 0 < len(text) < 4096 and not set(text) & set("\n\0")
+    if is_word and (os.path.exists(text) or (" " not in text and os.path.splitext(text)[1] in _LOG_SUFFIXES)):  # noqa: PTH110, PTH122 - pathlib costs the import of a script more
+        reason = f"{text!r} is the name of a file, and a str is explained as the text of a log."
+        raise GpumonError(Problem(ProblemCode.INVALID_VALUE, reason, f"Pass pathlib.Path({text!r})."))
+
+
+def pick(
+    count: int = 1,
+    *,
+    device: str = "all",
+    free_memory_bytes: float | None = None,
+    idle_seconds: float | None = None,
+    timeout: float | None = 0.0,
+    pid: int | None = None,
+) -> "PickedDevices":
+    """Choose free GPUs, with NVLink between several, and reserve them: for a minute, or longer while they are used.
+
+    Args:
+        count: How many GPUs.
+        device: Choose from these: ``all``, or indices, ranges and UUIDs such as ``0-3,7``.
+        free_memory_bytes: Free memory of each GPU; other processes may then use the GPU too. None: no process may.
+        idle_seconds: Also take a GPU whose processes have not computed for this long; they are watched until then.
+        timeout: Seconds to wait until enough GPUs fit; None: without end.
+        pid: Reserve for this process; None: for this one.
+
+    Raises:
+        GpumonError: Too few GPUs fit in time, and the reason names who holds them; or there is no driver.
+    """
+    from gpumon.operations.pick import pick_devices
+
+    with _public_errors():
+        return pick_devices(
+            count,
+            devices=device,
+            free_bytes=free_memory_bytes,
+            idle_seconds=idle_seconds,
+            wait_seconds=timeout,
+            pid=os.getpid() if pid is None else pid,
+        )

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from gpumon.core.procfs import find_stat, read_stat
+
 PROC = Path("/proc")
 
 
@@ -22,7 +24,7 @@ def sleeper(environment: dict[str, str] | None = None, folder: Path | None = Non
 
 def start_ticks(pid: int) -> int:
     """Start time of a process in clock ticks since boot."""
-    return int((PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[19])
+    return read_stat(PROC / str(pid)).start_ticks
 
 
 def tree(pid: int) -> list[int]:
@@ -46,10 +48,8 @@ def is_running(pid: int) -> bool:
 
 def state(pid: int) -> str | None:
     """The one letter of /proc for a process, or None without one."""
-    try:
-        return (PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return None
+    stat = find_stat(PROC / str(pid))
+    return None if stat is None else stat.state
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from gpumon.core.workload_metrics import Measurement, WorkloadMetric
 from gpumon.insight.workload_verdict import sample_of
 from gpumon.operations.run_target import CPU, gpu_target
 from gpumon.operations.workload import MetricChange, WorkloadRun
@@ -23,6 +24,12 @@ PARAMETERS = (
     WorkloadParameter("duration", ParameterKind.NUMBER, 20.0, 5.0, "How long it lasts.", "s", 0.1, 86400),
     WorkloadParameter("inject_error", ParameterKind.FLAG, False, False, "Flips one bit, which the check must detect."),
 )
+
+
+def measured(*figures: Any) -> list[Measurement]:  # noqa: ANN401
+    """The measurements of a result in its public format."""
+    parsed = [Measurement.of(figure) for figure in figures]
+    return [measurement for measurement in parsed if measurement is not None]
 
 
 def workload(name: str = "matmul", **changes: Any) -> WorkloadInfo:  # noqa: ANN401
@@ -131,6 +138,6 @@ def ended_run(verdict: str = "ok", gpu: int | None = 0, code: int = 0) -> Worklo
     why = "bf16 8192 x 8192: 617 TFLOP/s, 62% of what the chip can do. All 1024 results equal a checked reference."
     send(run, RunEventKind.RESULT, 20.0, verdict=verdict, why=why, figures=metrics)
     run.state.apply(RunEnded(code, verdict == "cancelled", ""))
-    run.changes = (MetricChange("throughput", 610.0, 617.25),)
+    run.changes = (MetricChange(WorkloadMetric("throughput"), 610.0, 617.25),)
     run.ended_seconds = BEGAN + 20.0
     return run

@@ -8,10 +8,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional
 
-from _kit import Uses, Verdict, Workload, choice, integer, number
+from _kit import LOWER, DeclaredMetric, Uses, Verdict, Workload, choice, integer, number
 from _kit.models import KINDS, SIZES, Model, build
 from _kit.training import PRECISIONS, StepOptions, Trainer, float32_mode, half_type, prepare, training_step
-from _kit.training_run import Measured, NotTrainedError, VariantError, guarded, limit_of, make_batches, measure
+from _kit.training_run import (
+    TRAINING_METRICS,
+    Measured,
+    NotTrainedError,
+    VariantError,
+    guarded,
+    limit_of,
+    make_batches,
+    measure,
+)
 
 if TYPE_CHECKING:
     from _kit.context import Context
@@ -180,19 +189,19 @@ def _row(context: Context, precision: str, measured: Measured, numbers: _Numbers
         raise NotTrainedError(f"{precision} computed the same gradients as fp32, so it was not in effect.")
     peak, source = limit_of(context, precision)
 
-    def add(name: str, value: float, unit: str, limit: Optional[float] = None, limit_source: str = "") -> None:
+    def add(name: str, value: float, limit: Optional[float] = None, limit_source: str = "") -> None:
         context.result(
-            name, value, unit, measured.repetitions, limit=limit, limit_source=limit_source, case=precision
+            name, value, repetitions=measured.repetitions, limit=limit, limit_source=limit_source, case=precision
         )  # fmt: skip
 
-    add("samples", measured.samples_per_second, "samples/s")
-    add("throughput", measured.flops_per_second / 1e12, "TFLOP/s", peak and peak / 1e12, source)
+    add("samples", measured.samples_per_second)
+    add("throughput", measured.flops_per_second / 1e12, peak and peak / 1e12, source)
     if measured.peak_bytes is not None:
-        add("peak_memory" if context.on_gpu else "peak_resident_memory", measured.peak_bytes / 2**20, "MiB")
-    add("loss_difference", 100 * loss, "%")
-    add("gradient_difference", 100 * gradient, "%")
+        add("peak_memory" if context.on_gpu else "peak_resident_memory", measured.peak_bytes / 2**20)
+    add("loss_difference", 100 * loss)
+    add("gradient_difference", 100 * gradient)
     if precision == "fp16":
-        add("overflows", numbers.overflows, "steps")
+        add("overflows", numbers.overflows)
     return _Row(precision, measured, loss, gradient)
 
 
@@ -200,8 +209,8 @@ def _overflow_text(context: Context, model: Model, batches: list[tuple[Any, Any]
     """Provokes overflows, adds their results, and returns both counts in a sentence."""
     options, size = StepOptions("fp16"), context.parameters.batch_size
     skipped, scale = guarded(context, options, size, lambda: _provoke_overflow(context, model, batches))
-    context.result("provoked_overflows", skipped, "steps", skipped + 1, case="fp16")
-    context.result("working_scale_exponent", math.log2(scale), "bits", 1, case="fp16")
+    context.result("provoked_overflows", skipped, repetitions=skipped + 1, case="fp16")
+    context.result("working_scale_exponent", math.log2(scale), repetitions=1, case="fp16")
     return (
         f"fp16 overflowed in {numbers.overflows} of {len(numbers.losses)} steps from a loss scale of "
         f"{_power_text(options.initial_scale)}; from {_power_text(_PROVOKING_SCALE)} the GradScaler skipped {skipped} "
@@ -242,6 +251,12 @@ WORKLOAD = Workload(
     needs="A GPU or the CPU.",
     uses=_uses,
     run=_run,
+    metrics=(
+        *TRAINING_METRICS,
+        DeclaredMetric("*_difference", "%", LOWER),
+        DeclaredMetric("*overflows", "steps", LOWER, format="count"),
+        DeclaredMetric("working_scale_exponent", "bits"),
+    ),
     parameters=(
         choice("model", "transformer", KINDS, "Kind of model."),
         choice("model_size", "base", SIZES, "Size of the model.", default_cpu="small"),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional
 
-from _kit import UnsupportedError, Uses, Verdict, Workload, integer, peaks, timing
+from _kit import HIGHER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, integer, peaks, timing
 
 if TYPE_CHECKING:
     from _kit.context import Context
@@ -211,11 +211,11 @@ def _measure(context: Context, access: _Access, done: int, total: int) -> float:
     rates: list[float] = []
     while len(rates) < _BATCHES and not (rates and context.stopping):
         rates.append(length * access.moved_bytes / timing.batch_seconds(context, access.work, length))
-        context.metric(access.name, rates[-1] / 1e9, "GB/s")
+        context.metric(access.name, rates[-1] / 1e9)
         context.progress(done + len(rates) / _BATCHES, total)
     limit, source = _limit(context)
     rate = timing.median(rates)
-    context.result(access.name, rate / 1e9, "GB/s", length * len(rates), limit=limit, limit_source=source)
+    context.result(access.name, rate / 1e9, repetitions=length * len(rates), limit=limit, limit_source=source)
     return rate
 
 
@@ -265,6 +265,7 @@ WORKLOAD = Workload(
         AccessBuffers.transposed_copy,
         timing.batch_seconds,
     ),
+    metrics=(DeclaredMetric("*", "GB/s", HIGHER),),
     parameters=(
         integer("size_mebibytes", 1024, 1, 65536, "Size of each of the three buffers.", unit="MiB", default_cpu=64),
         integer("repetitions", 50, 1, 1000, "Accesses in each of five batches.", default_cpu=3),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Optional
 
-from _kit import Uses, Verdict, Workload, choice, integer, number
+from _kit import HIGHER, DeclaredMetric, Uses, Verdict, Workload, choice, integer, number
 from _kit.host import host_free_bytes
 from _kit.memory import resident_bytes
 from _kit.models import KINDS, SIZES, Model, build
 from _kit.training import PRECISIONS, StepOptions, training_step
 from _kit.training_advice import KNEE
-from _kit.training_run import Measured, NotTrainedError, VariantError, limit_of, measure
+from _kit.training_run import TRAINING_METRICS, Measured, NotTrainedError, VariantError, limit_of, measure
 
 if TYPE_CHECKING:
     from _kit.context import Context
@@ -97,7 +97,7 @@ def _sweep(context: Context, model: Model, limit: int, sweep: _Sweep) -> None:
             sweep.too_large = size
             continue
         largest = size
-        context.metric("samples", measured.samples_per_second, "samples/s")
+        context.metric("samples", measured.samples_per_second)
         sweep.points[size] = measured
         # Without a cap that fails cleanly, as on a GPU, the sweep ends before the next doubling exceeds the limit.
         if not context.on_gpu and measured.peak_bytes is not None and measured.peak_bytes - baseline > limit // 2:
@@ -125,17 +125,17 @@ def _add_point(context: Context, size: int, measured: Measured) -> None:
     """Adds the results of one batch size."""
     peak, source = limit_of(context, context.parameters.precision)
 
-    def add(name: str, value: float, unit: str, limit: Optional[float] = None, limit_source: str = "") -> None:
+    def add(name: str, value: float, limit: Optional[float] = None, limit_source: str = "") -> None:
         context.result(
-            name, value, unit, measured.repetitions, limit=limit, limit_source=limit_source, case=f"batch {size}",
+            name, value, repetitions=measured.repetitions, limit=limit, limit_source=limit_source, case=f"batch {size}",
             position=size,
         )  # fmt: skip
 
-    add("samples", measured.samples_per_second, "samples/s")
-    add("step", measured.step_seconds * 1e3, "ms")
-    add("throughput", measured.flops_per_second / 1e12, "TFLOP/s", peak and peak / 1e12, source)
+    add("samples", measured.samples_per_second)
+    add("step", measured.step_seconds * 1e3)
+    add("throughput", measured.flops_per_second / 1e12, peak and peak / 1e12, source)
     if measured.peak_bytes is not None:
-        add("peak_memory" if context.on_gpu else "peak_resident_memory", measured.peak_bytes / 2**20, "MiB")
+        add("peak_memory" if context.on_gpu else "peak_resident_memory", measured.peak_bytes / 2**20)
 
 
 def _judge(context: Context, sweep: _Sweep, limit: int) -> Verdict:
@@ -143,9 +143,9 @@ def _judge(context: Context, sweep: _Sweep, limit: int) -> Verdict:
     best = max(measured.samples_per_second for measured in points.values())
     knee = min(size for size, measured in points.items() if measured.samples_per_second >= KNEE * best)
     chosen, last = points[knee], points[largest]
-    context.result("knee", knee, "samples", len(points))
-    context.result("largest", largest, "samples", len(points))
-    context.result("out_of_memory", sweep.out_of_memory, "errors", len(points) + sweep.out_of_memory)
+    context.result("knee", knee, repetitions=len(points))
+    context.result("largest", largest, repetitions=len(points))
+    context.result("out_of_memory", sweep.out_of_memory, repetitions=len(points) + sweep.out_of_memory)
     memory = "" if chosen.peak_bytes is None else f" with {chosen.peak_bytes / 2**30:.3g} GiB"
     speed = f"{chosen.samples_per_second:,.4g} samples/s, {chosen.samples_per_second / best:.0%} of the best{memory}"
     if sweep.too_large is not None:
@@ -169,6 +169,12 @@ WORKLOAD = Workload(
     needs="A GPU or the CPU.",
     uses=_uses,
     run=_run,
+    metrics=(
+        *TRAINING_METRICS,
+        DeclaredMetric("knee", "samples", format="count"),
+        DeclaredMetric("largest", "samples", HIGHER, format="count"),
+        DeclaredMetric("out_of_memory", "errors", format="count"),
+    ),
     parameters=(
         choice("model", "transformer", KINDS, "Kind of model."),
         choice("model_size", "base", SIZES, "Size of the model.", default_cpu="small"),

@@ -8,7 +8,20 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from _kit import UnsupportedError, Uses, Verdict, Workload, choice, flag, integer, number, timing
+from _kit import (
+    HIGHER,
+    LOWER,
+    DeclaredMetric,
+    UnsupportedError,
+    Uses,
+    Verdict,
+    Workload,
+    choice,
+    flag,
+    integer,
+    number,
+    timing,
+)
 from _kit.memory_test import BLOCK_BYTES, MemoryTest
 from _kit.products import CHECKED_ROWS, FORMATS, Products, ResultTally, fp32_precision, product_bytes
 
@@ -181,7 +194,7 @@ def _phase(context: Context, burn: Burn, text: str, work: Any) -> None:
 
 
 def _report(context: Context, burn: Burn) -> None:
-    context.metric("memory_compared", burn.memory.tally.compared_bytes / 1e9, "GB")
+    context.metric("memory_compared", burn.memory.tally.compared_bytes / 1e9)
     context.progress(min(burn.elapsed_seconds, context.parameters.duration), context.parameters.duration)
 
 
@@ -221,12 +234,12 @@ def _add_results(context: Context, burn: Burn) -> float:
     tally, memory = burn.tally, burn.memory.tally
     rates = [rate for _, rate in tally.rates]
     context.result("throughput", timing.median(rates) / 1e12, FORMATS[context.parameters.dtype].unit, len(rates))
-    context.result("results_checked", tally.results, "matrices", len(rates))
-    context.result("wrong_elements", tally.wrong_elements, "elements", tally.results)
-    context.result("memory_tested", burn.memory.size_bytes / _GIBIBYTE, "GiB", tally.memory_steps)
-    context.result("memory_compared", memory.compared_bytes / 1e9, "GB", tally.memory_steps)
-    context.result("memory_rounds", memory.rounds, "rounds", max(1, memory.rounds))
-    context.result("wrong_words", memory.wrong_words, "words", tally.memory_steps)
+    context.result("results_checked", tally.results, repetitions=len(rates))
+    context.result("wrong_elements", tally.wrong_elements, repetitions=tally.results)
+    context.result("memory_tested", burn.memory.size_bytes / _GIBIBYTE, repetitions=tally.memory_steps)
+    context.result("memory_compared", memory.compared_bytes / 1e9, repetitions=tally.memory_steps)
+    context.result("memory_rounds", memory.rounds, repetitions=max(1, memory.rounds))
+    context.result("wrong_words", memory.wrong_words, repetitions=tally.memory_steps)
     part = max(1, len(rates) // 10)
     if burn.elapsed_seconds < _MIN_SECONDS_FOR_SLOWDOWN:
         return 0.0
@@ -239,6 +252,15 @@ WORKLOAD = Workload(
     needs="A GPU with little in use, or the CPU with host memory.",
     uses=lambda context: _plan(context)[1],
     run=_run,
+    metrics=(
+        DeclaredMetric("throughput", "TFLOP/s", HIGHER),
+        DeclaredMetric("results_checked", "matrices", HIGHER, format="count"),
+        DeclaredMetric("wrong_elements", "elements", LOWER, format="count"),
+        DeclaredMetric("memory_tested", "GiB", HIGHER),
+        DeclaredMetric("memory_compared", "GB", HIGHER),
+        DeclaredMetric("memory_rounds", "rounds", HIGHER, format="count"),
+        DeclaredMetric("wrong_words", "words", LOWER, format="count"),
+    ),
     parameters=(
         number("duration", 60, 0.1, 7 * 86400, "Duration; an hour or more for a burn-in.", unit="s", default_cpu=5),
         choice(

@@ -16,7 +16,19 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional
 
-from _kit import Result, UnsupportedError, Uses, Verdict, Workload, choice, integer, number
+from _kit import (
+    HIGHER,
+    LOWER,
+    DeclaredMetric,
+    Result,
+    UnsupportedError,
+    Uses,
+    Verdict,
+    Workload,
+    choice,
+    integer,
+    number,
+)
 from _kit.collective import (
     OPERATIONS,
     Operation,
@@ -165,16 +177,16 @@ def _point(
     mean = sum(times) / len(times)
     algorithm = count * _ELEMENT_BYTES / mean / 1e9
     bus = algorithm * operation.bus_factor(ranks)
-    context.metric(f"rank {dist.get_rank()}", bus * mean / seconds, "GB/s")
-    context.result(name, bus, "GB/s", calls, case=size_text(size), position=size)
-    context.result(f"{name}_time", mean * 1e6, "us", calls, case=size_text(size), position=size)
+    context.metric(f"rank {dist.get_rank()}", bus * mean / seconds)
+    context.result(name, bus, repetitions=calls, case=size_text(size), position=size)
+    context.result(f"{name}_time", mean * 1e6, repetitions=calls, case=size_text(size), position=size)
     if name == "all_reduce":
         done.curve.append((size, bus, mean))
     if size == KIBIBYTE:
-        context.result(f"{name}_latency", mean * 1e6, "us", calls)
+        context.result(f"{name}_latency", mean * 1e6, repetitions=calls)
     if limit_source is not None:
-        context.result(f"{name}_bus_bandwidth", bus, "GB/s", calls, limit_source=limit_source)
-        context.result(f"{name}_algorithm_bandwidth", algorithm, "GB/s", calls)
+        context.result(f"{name}_bus_bandwidth", bus, repetitions=calls, limit_source=limit_source)
+        context.result(f"{name}_algorithm_bandwidth", algorithm, repetitions=calls)
     return True
 
 
@@ -256,13 +268,13 @@ def _find_straggler(context: Context, done: RankResults) -> None:
     own, waiting = median(times["own"]), median(times["waiting"])
     rows = gathered(context, [own, waiting])
     for rank, (own_seconds, waiting_seconds) in enumerate(rows):
-        context.result("own_work", own_seconds * 1e3, "ms", _PACE_ROUNDS, case=f"rank {rank}")
-        context.result("waiting", waiting_seconds * 1e3, "ms", _PACE_ROUNDS, case=f"rank {rank}")
+        context.result("own_work", own_seconds * 1e3, repetitions=_PACE_ROUNDS, case=f"rank {rank}")
+        context.result("waiting", waiting_seconds * 1e3, repetitions=_PACE_ROUNDS, case=f"rank {rank}")
     by_rank = [row[0] for row in rows]
     done.slowest = by_rank.index(max(by_rank))
     done.factor = by_rank[done.slowest] / median(by_rank[: done.slowest] + by_rank[done.slowest + 1 :])
-    context.result("straggler", done.slowest, "rank", _PACE_ROUNDS)
-    context.result("straggler_factor", done.factor, "x", _PACE_ROUNDS)
+    context.result("straggler", done.slowest, repetitions=_PACE_ROUNDS)
+    context.result("straggler_factor", done.factor, repetitions=_PACE_ROUNDS)
 
 
 def devices_of(context: Context) -> list[str]:
@@ -380,6 +392,15 @@ WORKLOAD = Workload(
     needs="Two GPUs, on one host or several; 2.5 GiB of memory on each at the default size. On the CPU: Gloo.",
     uses=_uses,
     run=_run,
+    metrics=(
+        DeclaredMetric("own_work", "ms"),
+        DeclaredMetric("waiting", "ms", LOWER),
+        DeclaredMetric("straggler", "rank", format="count"),
+        DeclaredMetric("straggler_factor", "x", LOWER),
+        DeclaredMetric("*_time", "us", LOWER),
+        DeclaredMetric("*_latency", "us", LOWER),
+        DeclaredMetric("*", "GB/s", HIGHER),
+    ),
     parameters=(
         choice("operation", "all", ["all", *OPERATIONS], "The collective to measure."),
         integer("ranks", 0, 0, 1024, "Ranks on this host, one per GPU; 0 means all GPUs.", default_cpu=2),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional
 
-from _kit import UnsupportedError, Uses, Verdict, Workload, integer, number
+from _kit import HIGHER, LOWER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, integer, number
 from _kit.loading import CompressedImages, TrainingStep, shared_memory_problem
 from _kit.timing import host_seconds, median
 
@@ -208,11 +208,11 @@ def workers_text(workers: int) -> str:
 
 def _report(context: Context, point: LoadingPoint, case: str, position: Optional[int] = None) -> None:
     """Adds the results of one setting."""
-    context.result("waiting", point.waiting_percent, "%", point.steps, case=case, position=position)
-    context.result("step", point.step_seconds * 1e3, "ms", point.steps, case=case, position=position)
-    context.result("throughput", point.samples_per_second, "samples/s", point.steps, case=case, position=position)
-    context.metric("waiting", point.waiting_percent, "%")
-    context.metric("throughput", point.samples_per_second, "samples/s")
+    context.result("waiting", point.waiting_percent, repetitions=point.steps, case=case, position=position)
+    context.result("step", point.step_seconds * 1e3, repetitions=point.steps, case=case, position=position)
+    context.result("throughput", point.samples_per_second, repetitions=point.steps, case=case, position=position)
+    context.metric("waiting", point.waiting_percent)
+    context.metric("throughput", point.samples_per_second)
 
 
 def best_of(points: list[LoadingPoint]) -> LoadingPoint:
@@ -292,6 +292,11 @@ WORKLOAD = Workload(
     needs="A GPU or the CPU; more than one CPU for workers.",
     uses=_uses,
     run=_run,
+    metrics=(
+        DeclaredMetric("waiting", "%", LOWER),
+        DeclaredMetric("step", "ms", LOWER),
+        DeclaredMetric("throughput", "samples/s", HIGHER),
+    ),
     parameters=(
         number("decode_ms", 5, 0.01, 1000, "CPU time to decode a sample.", unit="ms", default_cpu=1),
         number("step_ms", 20, 0.1, 10000, "Duration of a training step on the device.", unit="ms", default_cpu=10),

@@ -8,7 +8,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from _kit import UnsupportedError, Uses, Verdict, Workload, choice, integer
+from _kit import HIGHER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, choice, integer
 from _kit.memory import budget_of
 from _kit.mistake import Mistake
 from _kit.mistakes import MISTAKES
@@ -119,10 +119,10 @@ def _run(context: Context) -> Verdict:
     fixed = _try(context, code, environment)
     context.progress(2, 2)
     context.checked += 1
-    context.result("until_the_error", wrong.seconds, "s", 1)
-    context.result("fixed", fixed.seconds, "s", 1)
-    context.result("expected_errors", int(is_expected(mistake, wrong)), "of 1", 1)
-    context.result("right_results", int(fixed.exit_code == 0 and fixed.answer == mistake.answer), "of 1", 1)
+    context.result("until_the_error", wrong.seconds, repetitions=1)
+    context.result("fixed", fixed.seconds, repetitions=1)
+    context.result("expected_errors", int(is_expected(mistake, wrong)), repetitions=1)
+    context.result("right_results", int(fixed.exit_code == 0 and fixed.answer == mistake.answer), repetitions=1)
     return verdict_of(context, mistake, wrong, fixed)
 
 
@@ -132,6 +132,11 @@ WORKLOAD = Workload(
     needs="A GPU with 512 MiB of free memory; some errors also occur on the CPU.",
     uses=_uses,
     run=_run,
+    metrics=(
+        DeclaredMetric("until_the_error", "s"),
+        DeclaredMetric("fixed", "s"),
+        DeclaredMetric("*", "of 1", HIGHER, format="count"),
+    ),
     parameters=(
         choice(
             "error",

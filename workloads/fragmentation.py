@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from _kit import Uses, Verdict, Workload, integer, number
+from _kit import LOWER, DeclaredMetric, Uses, Verdict, Workload, integer, number
 from _kit.memory import GIBIBYTE, budget_of
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def _show(context: Context, text: str) -> None:
     context.step(
         f"{text} Reserved {memory['reserved_bytes'] / GIBIBYTE:.2f} GiB, of which {idle / GIBIBYTE:.2f} GiB are free."
     )
-    context.metric("reserved", memory["reserved_bytes"] / GIBIBYTE, "GiB")
-    context.metric("reserved but unallocated", idle / GIBIBYTE, "GiB")
+    context.metric("reserved", memory["reserved_bytes"] / GIBIBYTE)
+    context.metric("reserved but unallocated", idle / GIBIBYTE)
     context.report_memory()
     time.sleep(context.parameters.pause_seconds)
 
@@ -203,8 +203,8 @@ def holes(context: Context) -> dict[str, Any]:
 
 def _add_results(context: Context, pattern: str, mode: str, answer: dict[str, Any]) -> None:
     for name in _GIB_RESULTS:
-        context.result(f"{pattern}_{name}_{mode}", answer[name] / GIBIBYTE, "GiB", 1)
-    context.result(f"{pattern}_alloc_retries_{mode}", answer["alloc_retries"], "count", 1)
+        context.result(f"{pattern}_{name}_{mode}", answer[name] / GIBIBYTE, repetitions=1)
+    context.result(f"{pattern}_alloc_retries_{mode}", answer["alloc_retries"], repetitions=1)
     context.checked += answer["checked"]
 
 
@@ -248,6 +248,10 @@ WORKLOAD = Workload(
     run=_run,
     code=(growing, holes),
     parts={"growing": growing, "holes": holes},
+    metrics=(
+        DeclaredMetric("*_alloc_retries_*", "count", LOWER, format="count"),
+        DeclaredMetric("*", "GiB", LOWER),
+    ),
     parameters=(
         integer("limit_mebibytes", 1024, 256, 16384, "Upper limit of the memory used.", unit="MiB"),
         number("pause_seconds", 0.1, 0.0, 5.0, "Pause after each step.", unit="s"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional
 
-from _kit import Uses, Verdict, Workload, integer
+from _kit import HIGHER, LOWER, DeclaredMetric, Uses, Verdict, Workload, integer
 from _kit.hierarchy_kernels import chase_kernel, occupied_kernel, read_kernel, shared_read_kernel, strided_kernel
 from _kit.hierarchy_probe import CHASE_STEPS, HELD_REGISTERS, HierarchyProbe, size_text
 from _kit.memory import budget_of
@@ -104,9 +104,9 @@ def _sweep(context: Context, probe: HierarchyProbe, sizes: Sequence[int]) -> Cur
         rate, (clocks, seconds) = probe.bandwidth(size), probe.latency(size)
         curve[size] = rate, clocks, seconds
         case, count = size_text(size), context.parameters.repetitions
-        context.metric("bandwidth", rate / 1e9, "GB/s")
-        context.result("read_bandwidth", rate / 1e9, "GB/s", count, case=case, position=size)
-        context.result("load_latency", seconds * 1e9, "ns", CHASE_STEPS, case=case, position=size)
+        context.metric("bandwidth", rate / 1e9)
+        context.result("read_bandwidth", rate / 1e9, repetitions=count, case=case, position=size)
+        context.result("load_latency", seconds * 1e9, repetitions=CHASE_STEPS, case=case, position=size)
         context.progress(done + 1, len(sizes) + 3)
     return curve
 
@@ -123,9 +123,9 @@ def _levels(context: Context, probe: HierarchyProbe, curve: Curve) -> None:
         "DRAM": curve[max(curve)],
     }
     for level, (rate, clocks, seconds) in levels.items():
-        context.result("bandwidth", rate / 1e9, "GB/s", context.parameters.repetitions, case=level)
-        context.result("latency", seconds * 1e9, "ns", CHASE_STEPS, case=level)
-        context.result("latency_clocks", clocks, "clocks", CHASE_STEPS, case=level)
+        context.result("bandwidth", rate / 1e9, repetitions=context.parameters.repetitions, case=level)
+        context.result("latency", seconds * 1e9, repetitions=CHASE_STEPS, case=level)
+        context.result("latency_clocks", clocks, repetitions=CHASE_STEPS, case=level)
 
 
 def _occupancies(context: Context, probe: HierarchyProbe, _: Curve) -> None:
@@ -138,8 +138,8 @@ def _occupancies(context: Context, probe: HierarchyProbe, _: Curve) -> None:
             continue
         occupancy, registers, rate = measured
         case = f"{shared >> 10} KiB per block" if shared else f"{registers} registers"
-        context.result("occupancy", occupancy * 100, "%", 1, case=case)
-        context.result("dram_bandwidth", rate / 1e9, "GB/s", context.parameters.repetitions, case=case)
+        context.result("occupancy", occupancy * 100, repetitions=1, case=case)
+        context.result("dram_bandwidth", rate / 1e9, repetitions=context.parameters.repetitions, case=case)
 
 
 def _coalescing(context: Context, probe: HierarchyProbe, _: Curve) -> None:
@@ -150,7 +150,7 @@ def _coalescing(context: Context, probe: HierarchyProbe, _: Curve) -> None:
             return
         rate = probe.strided_bandwidth(stride) / 1e9
         count = context.parameters.repetitions
-        context.result("useful_bandwidth", rate, "GB/s", count, case=f"stride {stride}", position=stride)
+        context.result("useful_bandwidth", rate, repetitions=count, case=f"stride {stride}", position=stride)
 
 
 def verdict_of(context: Context, curve: Curve, wrong: Sequence[str]) -> Verdict:
@@ -168,7 +168,9 @@ def verdict_of(context: Context, curve: Curve, wrong: Sequence[str]) -> Verdict:
         return context.warn("Stopped before all working sets were measured.")
     l2 = context.chip.l2_bytes if context.chip else None
     position, factor = drop
-    context.result("l2_step", position / _MEBIBYTE, "MiB", len(curve), limit=l2 and l2 / _MEBIBYTE, limit_source="L2")
+    context.result(
+        "l2_step", position / _MEBIBYTE, repetitions=len(curve), limit=l2 and l2 / _MEBIBYTE, limit_source="L2"
+    )
     fast, slow = curve[min(curve, key=lambda size: abs(size - position // 4))], curve[max(curve)]
     summary = (
         f"The bandwidth falls most, {factor:.1f}x per doubling, at a working set of {size_text(position)}: from "
@@ -195,6 +197,14 @@ WORKLOAD = Workload(
     why_not_cpu="hierarchy measures CUDA kernels, which need a GPU.",
     uses=_uses,
     run=_run,
+    metrics=(
+        DeclaredMetric("load_latency", "ns", LOWER),
+        DeclaredMetric("latency", "ns", LOWER),
+        DeclaredMetric("latency_clocks", "clocks", LOWER),
+        DeclaredMetric("occupancy", "%"),
+        DeclaredMetric("l2_step", "MiB"),
+        DeclaredMetric("*bandwidth", "GB/s", HIGHER),
+    ),
     parameters=(
         integer("size_mebibytes", 512, 32, 4096, "Size of the largest working set.", unit="MiB"),
         integer("repetitions", 5, 1, 100, "Timed launches per measurement; the median is reported."),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from _kit import UnsupportedError, Uses, Verdict, Workload, integer
+from _kit import HIGHER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, integer
 from _kit.kernels import compiled, resources_of
 from _kit.peaks import peak_memory_bytes
 from _kit.timing import device_seconds, hold, median
@@ -133,7 +133,7 @@ def _occupancy(context: Context, results: LaunchResults, name: str, kernel: Any,
     if context.chip:  # a small grid does not fill all multiprocessors
         resident = min(resident, -(-grid // context.chip.sm_count))
     results.occupancies[name] = occupancy_of(resident, threads, max_threads)
-    context.result(f"occupancy_{name}", results.occupancies[name] * 100, "%", 1)
+    context.result(f"occupancy_{name}", results.occupancies[name] * 100, repetitions=1)
 
 
 def _arrays(context: Context, count: int) -> Arrays:
@@ -167,10 +167,10 @@ def _measure(context: Context, results: LaunchResults, name: str, arrays: Arrays
     seconds = median(device_seconds(context, launch, repetitions))
     rate = 3 * _FLOAT_BYTES * arrays.count / seconds / 1e9
     results.rates[name] = rate
-    context.metric(name, rate, "GB/s")
+    context.metric(name, rate)
     peak = None if context.chip is None else peak_memory_bytes(context.chip)
     limit = None if peak is None else peak / 1e9
-    context.result(name, rate, "GB/s", repetitions, limit=limit, limit_source="bus width x memory clock")
+    context.result(name, rate, repetitions=repetitions, limit=limit, limit_source="bus width x memory clock")
 
 
 def _sweep(context: Context, results: LaunchResults, kernels: dict[str, Any], arrays: Arrays) -> None:
@@ -237,7 +237,7 @@ def _run(context: Context) -> Verdict:
         _wrong_launch(context, results, kernels["add_one_each"], arrays)
     custom = [rate for name, rate in results.rates.items() if name != "torch_add"]
     if custom:
-        context.result("best", max(custom), "GB/s", context.parameters.repetitions)
+        context.result("best", max(custom), repetitions=context.parameters.repetitions)
     return verdict_of(context, results)
 
 
@@ -249,6 +249,10 @@ WORKLOAD = Workload(
     uses=_uses,
     run=_run,
     code=(kernel_source, _sweep, _measure, device_seconds),
+    metrics=(
+        DeclaredMetric("occupancy_*", "%"),
+        DeclaredMetric("*", "GB/s", HIGHER),
+    ),
     parameters=(
         integer("elements_millions", 64, 1, 500, "Millions of elements.", unit="million"),
         integer("repetitions", 20, 3, 500, "Timed launches per configuration."),

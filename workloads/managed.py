@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from _kit import UnsupportedError, Uses, Verdict, Workload, integer, number
+from _kit import HIGHER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, integer, number
 from _kit.driver import (
     CONCURRENT_MANAGED_ACCESS,
     MANAGED_MEMORY,
@@ -187,11 +187,11 @@ def _measure(context: Context, case: str, buffer: Any) -> dict[str, float]:
                 raise ArithmeticError(f"{case}: the sum of {name} is {total} and should be {expected}.")
             context.checked += 1
             seconds[name].append(took)
-            context.metric(f"{case.replace(' ', '_')}_{name}", size / took / 1e9, "GB/s")
+            context.metric(f"{case.replace(' ', '_')}_{name}", size / took / 1e9)
     _write_on_gpu(context, case, buffer)
     rates = {name: size / median(values) / 1e9 for name, values in seconds.items()}
     for name, rate in rates.items():
-        context.result(name, rate, "GB/s", len(seconds[name]), case=case)
+        context.result(name, rate, repetitions=len(seconds[name]), case=case)
     return rates
 
 
@@ -271,6 +271,7 @@ WORKLOAD = Workload(
     why_not_cpu="managed measures how memory moves between host and GPU, which needs a GPU.",
     uses=_uses,
     run=_run,
+    metrics=(DeclaredMetric("*", "GB/s", HIGHER),),
     parameters=(
         integer("size_mebibytes", 512, 1, 4096, "Size of each buffer.", unit="MiB"),
         number("share_percent", 10, 0.1, 40, "Maximum share of free GPU memory for a buffer.", unit="%"),

@@ -6,7 +6,21 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Optional
 
-from _kit import UnsupportedError, Uses, Verdict, Workload, choice, flag, integer, number, peaks, timing
+from _kit import (
+    HIGHER,
+    LOWER,
+    DeclaredMetric,
+    UnsupportedError,
+    Uses,
+    Verdict,
+    Workload,
+    choice,
+    flag,
+    integer,
+    number,
+    peaks,
+    timing,
+)
 from _kit.products import CHECKED_ROWS, FORMATS, Products, ResultTally, fp32_precision, multiplier, product_bytes
 
 if TYPE_CHECKING:
@@ -128,8 +142,8 @@ def _add_results(context: Context, measured: _Measured, rates: list[float]) -> t
     last = [rate for start_seconds, _, rate in measured.batches if start_seconds >= end - 1] or rates[-1:]
     context.result("throughput_first_second", timing.median(first) / 1e12, unit, len(first))
     context.result("throughput_last_second", timing.median(last) / 1e12, unit, len(last))
-    context.result("results_checked", measured.results, "matrices", count)
-    context.result("wrong_elements", measured.wrong_elements, "elements", measured.results)
+    context.result("results_checked", measured.results, repetitions=count)
+    context.result("wrong_elements", measured.wrong_elements, repetitions=measured.results)
     return peak and median * 1e12 / peak, 1 - timing.median(last) / timing.median(first)
 
 
@@ -140,6 +154,11 @@ WORKLOAD = Workload(
     uses=lambda context: _plan(context)[1],
     run=_run,
     code=(multiplier, Products.fill_next, Products.compare, timing.batch_seconds),
+    metrics=(
+        DeclaredMetric("throughput*", "TFLOP/s", HIGHER),
+        DeclaredMetric("results_checked", "matrices", HIGHER, format="count"),
+        DeclaredMetric("wrong_elements", "elements", LOWER, format="count"),
+    ),
     parameters=(
         choice("dtype", "bf16", tuple(FORMATS), "Data type of the matrices.", default_cpu="fp32"),
         integer(

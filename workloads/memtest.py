@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from _kit import UnsupportedError, Uses, Verdict, Workload, flag, integer, number
+from _kit import HIGHER, LOWER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, flag, integer, number
 from _kit.host import host_free_bytes
 from _kit.memory_test import (
     BLOCK_BYTES,
@@ -90,7 +90,7 @@ def _round(context: Context, test: MemoryTest, number_of_round: int, deadline: f
         if done == test.block_count and number_of_round == 0 and context.parameters.inject_error:
             test.flip_bit(test.size_bytes // 2 // 8 * 8, _FLIPPED_BIT)
         seconds = time.monotonic() - started
-        context.metric("tested", (test.tally.moved_bytes - moved) / max(seconds, 1e-9) / 1e9, "GB/s")
+        context.metric("tested", (test.tally.moved_bytes - moved) / max(seconds, 1e-9) / 1e9)
         context.progress(*_progress(context, test, number_of_round, done, deadline))
         if context.stopping or (number_of_round and time.monotonic() >= deadline):
             return
@@ -111,13 +111,13 @@ def _judge(context: Context, test: MemoryTest, seconds: float) -> Verdict:
     if not tally.compared_bytes:
         return context.fail("Nothing was compared.")
     steps = max(1, tally.compared_bytes // max(1, size))
-    context.result("memory_tested", size / _GIBIBYTE, "GiB", steps)
+    context.result("memory_tested", size / _GIBIBYTE, repetitions=steps)
     if context.on_gpu:
-        context.result("share_of_memory", size / context.free_memory()[1] * 100, "%", 1)
-    context.result("rounds", tally.rounds, "rounds", max(1, tally.rounds))
-    context.result("compared", tally.compared_bytes / 1e9, "GB", steps)
-    context.result("rate", tally.moved_bytes / seconds / 1e9, "GB/s", steps)
-    context.result("wrong_words", tally.wrong_words, "words", steps)
+        context.result("share_of_memory", size / context.free_memory()[1] * 100, repetitions=1)
+    context.result("rounds", tally.rounds, repetitions=max(1, tally.rounds))
+    context.result("compared", tally.compared_bytes / 1e9, repetitions=steps)
+    context.result("rate", tally.moved_bytes / seconds / 1e9, repetitions=steps)
+    context.result("wrong_words", tally.wrong_words, repetitions=steps)
     if tally.wrong_words:
         advice = _PLANTED if context.parameters.inject_error else _ADVICE
         return context.fail(f"{tally.wrong_words} words are wrong, the first {tally.faults[0].text}. {advice}")
@@ -138,6 +138,14 @@ WORKLOAD = Workload(
     needs="A GPU with little in use, or the CPU with host memory.",
     uses=_uses,
     run=_run,
+    metrics=(
+        DeclaredMetric("memory_tested", "GiB", HIGHER),
+        DeclaredMetric("share_of_memory", "%", HIGHER),
+        DeclaredMetric("rounds", "rounds", HIGHER, format="count"),
+        DeclaredMetric("compared", "GB", HIGHER),
+        DeclaredMetric("wrong_words", "words", LOWER, format="count"),
+        DeclaredMetric("*", "GB/s", HIGHER),
+    ),
     parameters=(
         number("duration", 20, 0.1, 86400, "Duration; the first round is always completed.", unit="s", default_cpu=3),
         integer("size_mebibytes", 0, 0, 500_000, "Memory to test; 0 is all free memory.", unit="MiB", default_cpu=64),

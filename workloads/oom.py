@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
-from _kit import UnsupportedError, Uses, Verdict, Workload, integer, number
+from _kit import HIGHER, LOWER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, integer, number
 from _kit.memory import GIBIBYTE, budget_of
 
 if TYPE_CHECKING:
@@ -97,10 +97,10 @@ def _out_of_memory(context: Context) -> Any:
     return getattr(context.torch, "OutOfMemoryError", None) or context.torch.cuda.OutOfMemoryError
 
 
-def _add_result(context: Context, shown: Demonstration, name: str, value: float, unit: str = "GiB") -> None:
-    """Adds a result, converted from bytes to GiB unless another unit is given."""
+def _add_result(context: Context, shown: Demonstration, name: str, value: float, scale: int = GIBIBYTE) -> None:
+    """Adds a result, converted from bytes to GiB unless another scale is given."""
     shown.values[name] = value
-    context.result(name, value / GIBIBYTE if unit == "GiB" else value, unit, 1)
+    context.result(name, value if scale == 1 else value / scale, repetitions=1)
 
 
 def _expect(context: Context, shown: Demonstration, holds: bool, sentence: str) -> None:
@@ -271,8 +271,8 @@ def _smaller_batches(context: Context, shown: Demonstration, model: Any) -> None
     if shown.failures:
         return
     full = full_batch_of(largest)
-    _add_result(context, shown, "largest_batch_plain", largest, "samples")
-    _add_result(context, shown, "full_batch", full, "samples")
+    _add_result(context, shown, "largest_batch_plain", largest, scale=1)
+    _add_result(context, shown, "full_batch", full, scale=1)
     _expect(context, shown, not _fits(context, model, full, report=True), f"A batch of {full} fits unexpectedly.")
     _show(context, f"A batch of {full} does not fit: the step failed.")
     half = full // 2
@@ -374,6 +374,12 @@ WORKLOAD = Workload(
     uses=_uses,
     run=_run,
     code=(_fill, _provoke_error, _delete_and_empty, _backward, _gradients),
+    metrics=(
+        DeclaredMetric("*_batch*_peak", "GiB", LOWER),
+        DeclaredMetric("*_batch*", "samples", HIGHER, format="count"),
+        DeclaredMetric("driver_free_*", "GiB", HIGHER),
+        DeclaredMetric("*", "GiB", LOWER),
+    ),
     parameters=(
         integer("limit_mebibytes", 1024, 256, 16384, "Upper limit of the memory used.", unit="MiB"),
         number("pause_seconds", 0.3, 0.0, 5.0, "Pause after each step.", unit="s"),

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from _kit import UnsupportedError, Uses, Verdict, Workload, integer
+from _kit import HIGHER, LOWER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, integer
 from _kit.host import host_free_bytes
 from _kit.timing import batch_seconds, device_seconds, median
 
@@ -217,7 +217,7 @@ def _run(context: Context) -> Verdict:
                     f"step {wrong[0]}. A batch was read before it arrived, or overwritten while it was read."
                 )
             seconds[case].append(step)
-            context.metric(case, step * 1e3, "ms")
+            context.metric(case, step * 1e3)
             context.progress(repetition * len(CASES) + done, total)
     if not all(seconds.values()):
         return context.fail("The run ended before every case was measured.")
@@ -228,18 +228,18 @@ def _report(context: Context, bench: OverlapBench, seconds: dict[str, list[float
     """Adds the results of all cases and returns the verdict."""
     copies = {is_pinned: median(values) for is_pinned, values in bench.copy_seconds.items()}
     compute, alone = median(bench.compute_seconds), len(bench.compute_seconds) * _CALIBRATIONS
-    context.result("copy_pageable", copies[False] * 1e3, "ms", alone)
-    context.result("copy_pinned", copies[True] * 1e3, "ms", alone)
-    context.result("compute", compute * 1e3, "ms", alone)
+    context.result("copy_pageable", copies[False] * 1e3, repetitions=alone)
+    context.result("copy_pinned", copies[True] * 1e3, repetitions=alone)
+    context.result("compute", compute * 1e3, repetitions=alone)
     steps, hidden = {}, {}
     for case, values in seconds.items():
         steps[case] = median(values)
         hidden[case] = hidden_percent(steps[case], copies[CASES[case][1]], compute)
-        context.result("step", steps[case] * 1e3, "ms", len(values) * context.parameters.steps, case=case)
-        context.result("copy_hidden", hidden[case], "%", len(values), case=case)
+        context.result("step", steps[case] * 1e3, repetitions=len(values) * context.parameters.steps, case=case)
+        context.result("copy_hidden", hidden[case], repetitions=len(values), case=case)
     ideal = max(copies[True], compute)
-    context.result("step", ideal * 1e3, "ms", alone, case="ideal")
-    context.result("copy_hidden", hidden_percent(ideal, copies[True], compute), "%", alone, case="ideal")
+    context.result("step", ideal * 1e3, repetitions=alone, case="ideal")
+    context.result("copy_hidden", hidden_percent(ideal, copies[True], compute), repetitions=alone, case="ideal")
     return judge_overlap(context, steps, hidden, ideal)
 
 
@@ -282,6 +282,10 @@ WORKLOAD = Workload(
     why_not_cpu="overlap measures copies that run while a GPU computes; on the CPU there is nothing to copy.",
     uses=_uses,
     run=_run,
+    metrics=(
+        DeclaredMetric("copy_hidden", "%", HIGHER),
+        DeclaredMetric("*", "ms", LOWER),
+    ),
     parameters=(
         integer("size_mebibytes", 64, 1, 1024, "Size of a batch.", unit="MiB"),
         integer("steps", 50, 4, 1000, "Steps per measurement."),

@@ -17,7 +17,7 @@ import gc
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from _kit import UnsupportedError, Uses, Verdict, Workload, choice, integer, number
+from _kit import HIGHER, LOWER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, choice, integer, number
 from _kit.models import build
 from _kit.rank import gathered, process_group
 from _kit.ranks_failure import RanksError
@@ -133,7 +133,7 @@ def _seconds_per_step(context: Context, step: Callable[[], None]) -> float:
         gathered(context, [0.0])  # all ranks start at the same time
         context.position("a round of steps")
         rounds.append(batch_seconds(context, step, count) / count)
-        context.metric(f"rank {context.torch.distributed.get_rank()}", _rate(context, rounds[-1]), "samples/s")
+        context.metric(f"rank {context.torch.distributed.get_rank()}", _rate(context, rounds[-1]))
     times = gathered(context, [median(rounds)])
     return sum(row[0] for row in times) / len(times)
 
@@ -217,10 +217,9 @@ class Scaling:
         values = {**values, "step_time": ways[0]["seconds"] * 1e3}
         if ways[0]["peak_bytes"] is not None:
             values["peak_memory"] = max(way["peak_bytes"] for way in ways) / GIBIBYTE
-        units = {"throughput": "samples/s", "peak_memory": "GiB", "communication": "ms", "step_time": "ms"}
         steps = self._context.parameters.steps // _ROUNDS * _ROUNDS
         for value_name, value in values.items():
-            self._context.result(value_name, value, units.get(value_name, "%"), steps, case=_case(name, self.ranks))
+            self._context.result(value_name, value, repetitions=steps, case=_case(name, self.ranks))
         self._context.checked += len(ways)
         return values
 
@@ -332,6 +331,15 @@ WORKLOAD = Workload(
     needs="Several GPUs of one host; up to 24 GiB of memory on each at the default size. On the CPU: Gloo.",
     uses=_uses,
     run=_run,
+    metrics=(
+        DeclaredMetric("throughput", "samples/s", HIGHER),
+        DeclaredMetric("rank *", "samples/s", HIGHER),
+        DeclaredMetric("efficiency", "%", HIGHER),
+        DeclaredMetric("communication", "ms", LOWER),
+        DeclaredMetric("communication_share", "%", LOWER),
+        DeclaredMetric("step_time", "ms", LOWER),
+        DeclaredMetric("peak_memory", "GiB", LOWER),
+    ),
     parameters=(
         choice("strategy", "all", ["all", *STRATEGIES], "How the ranks share the work."),
         choice("model", "transformer", ["transformer", "mlp", "cnn"], "The model to train.", default_cpu="mlp"),

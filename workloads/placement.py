@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from _kit import UnsupportedError, Uses, Verdict, Workload, integer
+from _kit import LOWER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, integer
 from _kit.timing import median
 
 if TYPE_CHECKING:
@@ -275,9 +275,9 @@ def _run(context: Context) -> Verdict:
     base = median(seconds["none hidden"])
     for case, values in seconds.items():
         count = len(values) * context.parameters.steps
-        context.result("step", median(values) * 1e3, "ms", count, case=case)
-        context.result("lost", (median(values) - base) * 1e3, "ms", count, case=case)
-        context.result("waits", waits[case], "per step", _WATCHED_STEPS, case=case)
+        context.result("step", median(values) * 1e3, repetitions=count, case=case)
+        context.result("lost", (median(values) - base) * 1e3, repetitions=count, case=case)
+        context.result("waits", waits[case], repetitions=_WATCHED_STEPS, case=case)
     others = sorted((set(lines) | set(clean)) - set(planted.values()))
     return judge_placement(context, {case: median(values) for case, values in seconds.items()}, planted, others)
 
@@ -304,7 +304,7 @@ def _measure(
         if wrong:
             return context.fail(f"{case}: {', '.join(wrong)} differ from those of the loop without it.")
         seconds[case].append(step)
-        context.metric("step", step * 1e3, "ms")
+        context.metric("step", step * 1e3)
         context.progress(done, repetitions * len(cases))
     if not all(seconds.values()):
         return context.fail("The run ended before every case was measured.")
@@ -345,6 +345,10 @@ WORKLOAD = Workload(
     why_not_cpu="placement finds lines where the host waits for a GPU; on the CPU each call does its work at once.",
     uses=_uses,
     run=_run,
+    metrics=(
+        DeclaredMetric("waits", "per step", LOWER),
+        DeclaredMetric("*", "ms", LOWER),
+    ),
     parameters=(
         integer("batch_size", 512, 1, 65536, "Samples per step."),
         integer("width", 2048, 8, 16384, "Width of the five layers of the model."),

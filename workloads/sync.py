@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Optional
 
-from _kit import UnsupportedError, Uses, Verdict, Workload, integer, timing
+from _kit import LOWER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, integer, timing
 
 if TYPE_CHECKING:
     from _kit.context import Context
@@ -124,8 +124,8 @@ def _launches(context: Context, number: Any) -> float:
     if float(number) != rounds * _LAUNCHES:
         raise ArithmeticError(f"{rounds * _LAUNCHES} additions of 1 gave {float(number):.0f}")
     launch = timing.median(rest)
-    context.result("first_launches", first * 1e6, "us", _LAUNCHES)
-    context.result("launch_overhead", launch * 1e6, "us", _ROUNDS * _LAUNCHES)
+    context.result("first_launches", first * 1e6, repetitions=_LAUNCHES)
+    context.result("launch_overhead", launch * 1e6, repetitions=_ROUNDS * _LAUNCHES)
     context.step(
         f"A launch takes {_time_text(launch)} of host time; the first {_LAUNCHES} took {_time_text(first)} each."
     )
@@ -167,10 +167,10 @@ def _report(context: Context, name: str, what: str, timings: _Timings, launch: f
     """Sends the timing and results of one operation; returns a sentence about them."""
     error, count = timings.done / max(timings.returned, 1e-9), timings.repetitions
     context.timing(what, timings.returned, timings.done)
-    context.result(f"returned_{name}", timings.returned * 1e6, "us", count)
-    context.result(f"done_{name}", timings.done * 1e6, "us", count)
-    context.result(f"events_{name}", timings.events * 1e6, "us", count)
-    context.result(f"naive_error_{name}", error, "x", count)
+    context.result(f"returned_{name}", timings.returned * 1e6, repetitions=count)
+    context.result(f"done_{name}", timings.done * 1e6, repetitions=count)
+    context.result(f"events_{name}", timings.events * 1e6, repetitions=count)
+    context.result(f"naive_error_{name}", error, repetitions=count)
     if not context.on_gpu:
         summary = (
             f"For {what} the call returned after {_time_text(timings.returned)}. On the CPU a call returns when its "
@@ -212,8 +212,8 @@ def _graph(context: Context) -> list[str]:
     is_right = float(number) == expected == _ROUNDS * _LAUNCHES
     context.checked += 1
     eager_seconds, graph_seconds = timing.median(eager), timing.median(replayed)
-    context.result("eager_per_operation", eager_seconds * 1e6, "us", _ROUNDS * _LAUNCHES)
-    context.result("graph_per_operation", graph_seconds * 1e6, "us", _ROUNDS * _LAUNCHES)
+    context.result("eager_per_operation", eager_seconds * 1e6, repetitions=_ROUNDS * _LAUNCHES)
+    context.result("graph_per_operation", graph_seconds * 1e6, repetitions=_ROUNDS * _LAUNCHES)
     context.step(
         f"One by one an addition takes {_time_text(eager_seconds)}, in a graph {_time_text(graph_seconds)}: "
         f"{eager_seconds / graph_seconds:.1f} x faster."
@@ -256,8 +256,8 @@ def _items(context: Context) -> list[str]:
     every, every_total = _per_item(context, every_step)
     end, end_total = _per_item(context, at_the_end)
     context.checked += 1
-    context.result("item_each_step", every * 1e6, "us", _ROUNDS * _ITEMS)
-    context.result("item_at_the_end", end * 1e6, "us", _ROUNDS * _ITEMS)
+    context.result("item_each_step", every * 1e6, repetitions=_ROUNDS * _ITEMS)
+    context.result("item_at_the_end", end * 1e6, repetitions=_ROUNDS * _ITEMS)
     context.step(f"A step with .item() takes {_time_text(every)}, without {_time_text(end)}.")
     return [] if every_total == end_total == 2 * _ITEMS else ["the sums read with .item()"]
 
@@ -288,6 +288,10 @@ WORKLOAD = Workload(
     uses=_uses,
     run=_run,
     code=(timing.host_seconds, timing.device_seconds, _launches, _graph, _captured, _items),
+    metrics=(
+        DeclaredMetric("naive_error_*", "x", LOWER),
+        DeclaredMetric("*", "us", LOWER),
+    ),
     parameters=(
         integer("max_size", 8192, 64, 16384, "Size of the largest matrices.", default_cpu=1024),
         integer("repetitions", 20, 1, 200, "Measurements per operation; the median is reported.", default_cpu=5),

@@ -7,11 +7,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Optional
 
-from _kit import Uses, Verdict, Workload, choice, flag, integer, number
+from _kit import HIGHER, LOWER, DeclaredMetric, Uses, Verdict, Workload, choice, flag, integer, number
 from _kit.models import KINDS, SIZES, Model, build
 from _kit.training import PARTS, PRECISIONS, StepOptions, Trainer, prepare, training_step
 from _kit.training_advice import GPU_CASE, advice, busy_notes, device_verdict, rate_text, variants_verdict
-from _kit.training_run import Measured, NotTrainedError, VariantError, limit_of, measure, options_text, product_rate
+from _kit.training_run import (
+    TRAINING_METRICS,
+    Measured,
+    NotTrainedError,
+    VariantError,
+    limit_of,
+    measure,
+    options_text,
+    product_rate,
+)
 
 if TYPE_CHECKING:
     from _kit.context import Context
@@ -150,25 +159,25 @@ def _add_results(context: Context, variant: _Variant, measured: Measured, baseli
     on_gpu = context.on_gpu and variant.device is None
     peak, source = limit_of(context, variant.options.precision) if on_gpu else (None, "")
 
-    def add(name: str, value: float, unit: str, limit: Optional[float] = None, limit_source: str = "") -> None:
+    def add(name: str, value: float, limit: Optional[float] = None, limit_source: str = "") -> None:
         context.result(
-            name, value, unit, measured.repetitions, limit=limit, limit_source=limit_source, case=variant.case,
+            name, value, repetitions=measured.repetitions, limit=limit, limit_source=limit_source, case=variant.case,
             position=variant.position,
         )  # fmt: skip
 
     if context.parameters.compare != "none":
-        add("speed_up", measured.samples_per_second / baseline.samples_per_second, "x")
-    add("samples", measured.samples_per_second, "samples/s")
-    add("steps", 1 / measured.step_seconds, "steps/s")
-    add("throughput", measured.flops_per_second / 1e12, "TFLOP/s", peak and peak / 1e12, source)
+        add("speed_up", measured.samples_per_second / baseline.samples_per_second)
+    add("samples", measured.samples_per_second)
+    add("steps", 1 / measured.step_seconds)
+    add("throughput", measured.flops_per_second / 1e12, peak and peak / 1e12, source)
     for part in PARTS:
-        add(part, measured.part_seconds[part] * 1e3, "ms")
+        add(part, measured.part_seconds[part] * 1e3)
     if measured.peak_bytes is not None:
-        add("peak_memory" if on_gpu else "peak_resident_memory", measured.peak_bytes / 2**20, "MiB")
+        add("peak_memory" if on_gpu else "peak_resident_memory", measured.peak_bytes / 2**20)
     if variant.options.compile:
-        add("first_step", measured.first_seconds, "s")
+        add("first_step", measured.first_seconds)
     if variant.options.precision == "fp16":
-        add("overflows", measured.overflows, "steps")
+        add("overflows", measured.overflows)
 
 
 def _judge(context: Context, model: Model, measured: list[tuple[_Variant, Measured]], notes: list[str]) -> Verdict:
@@ -194,6 +203,14 @@ WORKLOAD = Workload(
     needs="A GPU or the CPU.",
     uses=_uses,
     run=_run,
+    metrics=(
+        *TRAINING_METRICS,
+        DeclaredMetric("speed_up", "x", HIGHER),
+        DeclaredMetric("steps", "steps/s", HIGHER),
+        DeclaredMetric("first_step", "s", LOWER),
+        DeclaredMetric("overflows", "steps", LOWER, format="count"),
+        DeclaredMetric("*", "ms", LOWER),
+    ),
     parameters=(
         choice("model", "transformer", KINDS, "Kind of model."),
         choice("model_size", "base", SIZES, "Size of the model.", default_cpu="small"),

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from _kit import UnsupportedError, Uses, Verdict, Workload, flag, integer, number
+from _kit import HIGHER, LOWER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, flag, integer, number
 from _kit.host import host_free_bytes, link_causes, numa_causes
 from _kit.peaks import peak_memory_bytes
 from _kit.timing import batch_seconds, hold, host_seconds, median
@@ -210,13 +210,13 @@ def _point(context: Context, results: TransferResults, buffers: TransferBuffers,
     else:
         rate, count = _clocked_rate(context, way, copy, size)
     context.synchronize()
-    context.metric(way, rate, "GB/s")
+    context.metric(way, rate)
     _check(context, results, f"{way}, {size_text(size)}", to)
     if not way.endswith("non_blocking"):
-        context.result(f"{way}_{size_text(size)}", rate, "GB/s", count)
+        context.result(f"{way}_{size_text(size)}", rate, repetitions=count)
     if size == largest:
         results.rates[way] = rate
-        context.result(way, rate, "GB/s", count, limit_source="pcie" if queued else "")
+        context.result(way, rate, repetitions=count, limit_source="pcie" if queued else "")
 
 
 def _both_directions(context: Context, results: TransferResults, buffers: TransferBuffers) -> None:
@@ -245,10 +245,10 @@ def _both_directions(context: Context, results: TransferResults, buffers: Transf
     _check(context, results, "both directions, to the device", to)
     _check(context, results, "both directions, from the device", back, first_byte=half)
     rate = 2 * half * count / max(seconds) / 1e9
-    context.metric("both_directions", rate, "GB/s")
-    context.result("both_directions", rate, "GB/s", count)
-    context.result("both_directions_to_device", half * count / seconds[0] / 1e9, "GB/s", count)
-    context.result("both_directions_from_device", half * count / seconds[1] / 1e9, "GB/s", count)
+    context.metric("both_directions", rate)
+    context.result("both_directions", rate, repetitions=count)
+    context.result("both_directions_to_device", half * count / seconds[0] / 1e9, repetitions=count)
+    context.result("both_directions_from_device", half * count / seconds[1] / 1e9, repetitions=count)
 
 
 def _inside(context: Context, results: TransferResults, buffers: TransferBuffers) -> None:
@@ -259,12 +259,14 @@ def _inside(context: Context, results: TransferResults, buffers: TransferBuffers
     _check(context, results, "device to device", buffers.target)
     peak = None if context.chip is None else peak_memory_bytes(context.chip)
     limit = None if peak is None else peak / 2 / 1e9
-    context.metric("device_to_device", rate, "GB/s")
-    context.result("device_to_device", rate, "GB/s", count, limit=limit, limit_source="bus width x memory clock / 2")
+    context.metric("device_to_device", rate)
+    context.result(
+        "device_to_device", rate, repetitions=count, limit=limit, limit_source="bus width x memory clock / 2"
+    )
     small = buffers.target[:4]
     small.zero_()
     seconds = [host_seconds(context, lambda: small.copy_(buffers.pinned[:4]))[1] for _ in range(200)]
-    context.result("latency_to_device", median(seconds) * 1e6, "us", len(seconds))
+    context.result("latency_to_device", median(seconds) * 1e6, repetitions=len(seconds))
     _check(context, results, "copies of 4 bytes", buffers.target)
 
 
@@ -351,8 +353,8 @@ def _measure_peers(context: Context, results: TransferResults, largest: int) -> 
         with cuda.device(second):
             _check(context, results, f"cuda:{first} to cuda:{second}", target, seed=first)
         results.rates[name] = rate
-        context.metric(name, rate, "GB/s")
-        context.result(name, rate, "GB/s", count, limit_source="nvlink" if direct else "")
+        context.metric(name, rate)
+        context.result(name, rate, repetitions=count, limit_source="nvlink" if direct else "")
         if not direct:
             indirect.append(f"{first} to {second}")
         if first > second and not context.stopping:
@@ -393,8 +395,8 @@ def _measure_both(
         with cuda.device(target):
             text = f"cuda:{source} to cuda:{target}, both directions"
             _check(context, results, text, buffers[target][1], seed=source)
-    context.metric(name, rate, "GB/s")
-    context.result(name, rate, "GB/s", _SAMPLES * count)
+    context.metric(name, rate)
+    context.result(name, rate, repetitions=_SAMPLES * count)
 
 
 def _largest(context: Context) -> int:
@@ -436,6 +438,10 @@ WORKLOAD = Workload(
     uses=_uses,
     run=_run,
     code=(_point, _queued_rate, _clocked_rate, _both_directions, batch_seconds, host_seconds),
+    metrics=(
+        DeclaredMetric("latency_to_device", "us", LOWER),
+        DeclaredMetric("*", "GB/s", HIGHER),
+    ),
     parameters=(
         integer("max_mebibytes", 1024, 1, 8192, "The largest copy.", unit="MiB"),
         number("milliseconds", 150, 1, 5000, "Approximate measurement time per point of the curve.", unit="ms"),

@@ -1,17 +1,15 @@
 """The commands. Each imports what it needs when it runs, so that every command starts fast."""
 
-import gc
-import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from gpumon import __version__
 from gpumon.cli.appearance import ThemeName
-from gpumon.cli.group import CommandGroup, LateCommands, appearance, command_defaults, notices, thresholds, warnings
+from gpumon.cli.group import CommandGroup, LateCommands, appearance, command_defaults, thresholds
 from gpumon.cli.options import (
     NumberRange,
     debug_option,
@@ -23,13 +21,13 @@ from gpumon.cli.options import (
     since_option,
     speed_option,
 )
+from gpumon.cli.output import print_json
+from gpumon.cli.screen import show
 from gpumon.core.problems import CommandError, ExitCode
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from gpumon.fleet.settings import FleetSource
-    from gpumon.streams.base import Stream
     from gpumon.ui.selftest import Check, Pictures
 
 DEMO_SECONDS: Final = 100.0
@@ -101,13 +99,13 @@ def status(as_json: bool) -> None:
         from gpumon.operations.status import status_document
 
         frame, probes, _ = sample_with_probes()
-        click.echo(json.dumps(status_document(frame, limits, probes), indent=2, ensure_ascii=False))
+        print_json(status_document(frame, limits, probes))
     else:
         from gpumon.operations.one_shot import sample_frame
 
         frame = sample_frame()
         if frame.devices:
-            from gpumon.present.status_report import status_text
+            from gpumon.present.text.status import status_text
 
             click.echo(status_text(frame, limits))
     problem = frame.problems.get("driver")
@@ -251,7 +249,7 @@ def selftest(  # noqa: PLR0917 - click passes them by name
     pictures = None if screens is None else Pictures(screens, names)
     checks = _selftest(use_demo, (int(columns), int(rows)), theme, pictures, movie)
     if as_json:
-        click.echo(json.dumps(document(checks), indent=2))
+        print_json(document(checks))
     else:
         for check in checks:
             click.echo(f"{check.status.value:<5} {check.id:<22} {check.detail}")
@@ -260,10 +258,10 @@ def selftest(  # noqa: PLR0917 - click passes them by name
 
 
 gpumon.commands.update(
-    attach="attach:attach",
+    attach="watch:attach",
     completion="shell_support:completion",
     config="config_command:config_command",
-    devices="devices:devices",
+    devices="host_reports:devices",
     doctor="doctor:doctor",
     explain="explain:explain",
     exporter="exporter:exporter",
@@ -271,14 +269,14 @@ gpumon.commands.update(
     job="job:job",
     jobs="jobs:jobs",
     man="shell_support:man",
-    memory="memory:memory",
-    pick="pick:pick",
+    memory="host_reports:memory",
+    pick="choosing:pick",
     results="results:results",
     run="run:run",
     snapshot="snapshot:snapshot",
-    topology="topology:topology",
+    topology="host_reports:topology",
     trace="trace:trace",
-    wait="wait:wait",
+    wait="choosing:wait",
     watch="watch:watch",
     why="why:why",
     workloads="run:workloads",
@@ -305,47 +303,3 @@ def _selftest(
         return asyncio.run(walk(stream, size, theme, pictures, appearance().palettes(), movie=movie, fleet=fleet))
     finally:
         stream.close()
-
-
-def show(
-    stream: "Stream",
-    theme: str,
-    mouse: bool,
-    history: float,
-    *,
-    is_read_only: bool,
-    fleet: "FleetSource | None" = None,
-    opens_fleet: bool = False,
-) -> NoReturn:
-    """Open the screen. The stream starts first, so that frames arrive while the screen's library is imported."""
-    from gpumon.core.heap import limit_heap
-    from gpumon.ui import terminal
-
-    terminal.require()
-    terminal.set_textual_defaults()
-    limit_heap()  # before the first thread, which would get a separate heap
-    gc.disable()  # imports make no garbage; the app enables it again
-    stream.start()
-    try:
-        with terminal.start_note():
-            from gpumon.ui.app import GpumonApp
-
-            look = appearance()
-            app = GpumonApp(
-                stream,
-                theme,
-                history,
-                notice=" ".join(warnings()),
-                thresholds=thresholds(),
-                user_palettes=look.palettes(),
-                columns=look.columns,
-                keymap=look.keymap,
-                notices=notices(),
-                is_read_only=is_read_only,
-                fleet=fleet,
-                opens_fleet=opens_fleet,
-            )
-        code = terminal.run(app, stream.close, mouse=mouse)
-    finally:
-        stream.close()
-    os._exit(code)  # the terminal is restored; a regular exit would wait for threads that wait for the driver

@@ -16,8 +16,9 @@ from gpumon.cli.group import command_defaults, config
 from gpumon.cli.notify_config import DEFAULTS as NOTIFY_DEFAULTS
 from gpumon.cli.notify_config import NOTIFY
 from gpumon.cli.options import debug_option
+from gpumon.cli.output import print_json
 from gpumon.core.new_files import new_file
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.text import ELLIPSIS, safe_text
 from gpumon.core.units import MISSING
 
@@ -76,8 +77,7 @@ def config_command(context: click.Context, as_json: bool, path: bool, init: bool
     """
     file = config_path()
     if (path or init) and file is None:
-        problem = Problem(ProblemCode.NOT_FOUND, "This user has no home folder.", "Set XDG_CONFIG_HOME.")
-        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
+        raise CommandError.missing(ProblemCode.NOT_FOUND, "This user has no home folder.", "Set XDG_CONFIG_HOME.")
     if path:
         click.echo(str(file))
         return
@@ -89,7 +89,7 @@ def config_command(context: click.Context, as_json: bool, path: bool, init: bool
     problems = [*config().problems, *_keymap_problems(config())]
     if as_json:
         document = {"schema": SCHEMA, "file": None if file is None else str(file), "keys": [*map(asdict, keys)]}
-        click.echo(json.dumps({**document, "problems": problems}, indent=2, ensure_ascii=False))
+        print_json({**document, "problems": problems})
         return
     click.echo("\n".join(_table(keys)))
     click.echo("\n".join(["", f"File: {MISSING if file is None else safe_text(str(file))}", *problems]))
@@ -283,10 +283,10 @@ def _create(root: click.Context) -> None:
             file.write(example(root).encode())
     except FileExistsError:
         reason = f"{safe_text(str(path))} exists already; gpumon does not change it."
-        raise CommandError(Problem(ProblemCode.NOT_SUPPORTED, reason), ExitCode.USAGE) from None
+        raise CommandError.usage(ProblemCode.NOT_SUPPORTED, reason) from None
     except OSError as error:
         reason = f"{safe_text(str(path))} cannot be written: {os.strerror(error.errno or 0)}."
-        raise CommandError(Problem(ProblemCode.NOT_SUPPORTED, reason), ExitCode.BAD_VERDICT) from None
+        raise CommandError.failure(ProblemCode.NOT_SUPPORTED, reason) from None
     click.echo(f"Wrote {safe_text(str(path))}. gpumon config shows what is set.")
 
 

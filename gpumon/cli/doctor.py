@@ -1,7 +1,5 @@
 """`gpumon doctor`: is this host ready for PyTorch?"""
 
-import json
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -9,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from gpumon.cli.options import debug_option
+from gpumon.cli.output import print_json, report_width
 from gpumon.core.problems import ExitCode
 
 if TYPE_CHECKING:
@@ -44,7 +43,10 @@ def doctor(as_json: bool, bundle: Path | None, python: str | None) -> int:
     try:
         examination.start()
         checks = _wait_with_progress(examination)
-        click.echo(json.dumps(document(checks), indent=2, ensure_ascii=False) if as_json else _text(checks))
+        if as_json:
+            print_json(document(checks))
+        else:
+            click.echo(_text(checks))
         if bundle is not None:
             removed = save_bundle(bundle, examination)
             click.echo(f"\nWrote {bundle}. {removed}\nRead the file before you share it.", err=as_json)
@@ -71,6 +73,6 @@ def _text(checks: "list[Check]") -> str:
     from gpumon.present.doctor import doctor_rows, summary
     from gpumon.present.paint.line import plain
 
-    width = min(max(shutil.get_terminal_size((_DEFAULT_WIDTH, 40)).columns, 60), 160)
+    width = report_width(_DEFAULT_WIDTH, 160)
     lines = [plain(row.line).rstrip() for row in doctor_rows(checks, width, is_over=True)]
     return "\n".join([*lines, "", summary(checks)])

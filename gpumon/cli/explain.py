@@ -1,11 +1,9 @@
 """`gpumon explain`: the meaning of the errors in a log, and how to fix them."""
 
 import io
-import json
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
 from difflib import get_close_matches
 from itertools import groupby
 from operator import attrgetter
@@ -16,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from gpumon.cli.options import debug_option
+from gpumon.cli.output import print_json
 from gpumon.cli.shell_support import complete_error
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
 
 if TYPE_CHECKING:
@@ -97,17 +96,11 @@ def explain(  # noqa: PLR0917 - click passes them by name
 
 
 def _explanation_of(paths: tuple[Path, ...]) -> "Explanation":
-    from gpumon.errors.explain import explain_logs, explain_source
-    from gpumon.errors.source import log_files, log_pieces, open_log
+    from gpumon.errors.explain import explain_paths, explain_source
+    from gpumon.errors.source import log_pieces
 
-    files = log_files(paths)
-    if len(files) > 1:
-        with ExitStack() as stack:
-            logs = [(str(file), log_pieces(stack.enter_context(open_log(file)), str(file))) for file in files]
-            return explain_logs(logs, f"{len(files):,} logs")
-    if files and str(files[0]) != "-":
-        with open_log(files[0]) as opened:
-            return explain_source(log_pieces(opened, str(files[0])), safe_text(files[0].name, _MAX_PATH))
+    if paths and paths != (Path("-"),):
+        return explain_paths(paths)
     if sys.stdin.isatty():
         click.echo(_HINT, err=True)
     name = "Standard input"
@@ -124,8 +117,9 @@ def _print_newest_report(is_live: bool | None, *, as_json: bool, is_long: bool) 
     files = oom_files()
     if not files:
         reason = "None of your processes has written an out-of-memory report."
-        problem = Problem(ProblemCode.NOT_FOUND, reason, "The probe writes one: gpumon watch -- python train.py")
-        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
+        raise CommandError.missing(
+            ProblemCode.NOT_FOUND, reason, "The probe writes one: gpumon watch -- python train.py"
+        )
     name = safe_text(str(files[-1]), _MAX_PATH)
     with open_log(files[-1]) as opened:
         explanation = explain_oom(read_oom_file(log_pieces(opened, name), name))
@@ -151,7 +145,7 @@ def _print_explanation(
     from gpumon.errors.narrative import sections
 
     if as_json:
-        _print_json({**explanation_document(explanation), **more})
+        print_json({**explanation_document(explanation), **more})
     else:
         _print_answer(explanation.answer)
         if is_long:
@@ -162,7 +156,7 @@ def _print_explanation(
 
 
 def _print_answer(answer: "LogAnswer") -> None:
-    from gpumon.present.explain_answer import AnswerRole, answer_lines
+    from gpumon.present.explain_text import AnswerRole, answer_lines
 
     for line in answer_lines(answer, _width()):
         is_bold = line.role in {AnswerRole.HEADLINE, AnswerRole.CODE}
@@ -181,7 +175,7 @@ def _print_list(*, as_json: bool) -> None:
     if as_json:
         from gpumon.errors.documents import catalogue_document
 
-        _print_json(catalogue_document(errors))
+        print_json(catalogue_document(errors))
         return
     width = max(map(len, ERRORS))
     for section, some in groupby(errors, key=attrgetter("section")):
@@ -199,20 +193,15 @@ def _print_entry(error_id: str, *, as_json: bool) -> None:
     if error is None:
         similar = get_close_matches(error_id, ERRORS, n=4, cutoff=0.4)
         remedy = f"Similar ids: {', '.join(similar)}." if similar else "gpumon explain --list prints all ids."
-        problem = Problem(ProblemCode.NOT_FOUND, f"There is no known error {safe_text(error_id, 60)}.", remedy)
-        raise CommandError(problem, ExitCode.USAGE)
+        raise CommandError.usage(ProblemCode.NOT_FOUND, f"There is no known error {safe_text(error_id, 60)}.", remedy)
     if as_json:
-        _print_json(catalogue_document([error]))
+        print_json(catalogue_document([error]))
     else:
         _print_sections(error_sections(error))
 
 
-def _print_json(document: object) -> None:
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
-
-
 def _print_sections(sections: "Iterable[Section]") -> None:
-    from gpumon.present.explain_layout import layout
+    from gpumon.present.explain_text import layout
 
     for line in layout(sections, _width(), indent="  ", is_for_copying=True):
         click.secho(f"{line.margin}{line.text}".rstrip(), bold=line.kind is None or None)

@@ -172,9 +172,8 @@ def _serve(address: tuple[str, int], registry: "Collector", security: "ServerSec
         text = error.strerror or str(error)
         where = f"{host}:{port}" if error.filename is None else str(error.filename)
         remedy = "Choose another address with --listen, and check the files of the --tls options."
-        raise CommandError(
-            Problem(ProblemCode.NOT_SUPPORTED, f"The exporter cannot serve {where}: {text}.", remedy),
-            ExitCode.MISSING_PREREQUISITE,
+        raise CommandError.missing(
+            ProblemCode.NOT_SUPPORTED, f"The exporter cannot serve {where}: {text}.", remedy
         ) from error
     with server:
         threading.Thread(target=server.serve_forever, name="gpumon-exporter", daemon=True).start()
@@ -232,9 +231,9 @@ def _password(file: Path | None) -> str:
         with file.open("rb") as opened:
             lines = opened.read(_MAX_PASSWORD_BYTES).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(
-            Problem(ProblemCode.INVALID_VALUE, f"The password cannot be read from {file}: {error}."), ExitCode.USAGE
+        raise CommandError.usage(
+            ProblemCode.INVALID_VALUE, f"The password cannot be read from {file}: {error}."
         ) from error
     if not lines or not lines[0]:
-        raise CommandError(Problem(ProblemCode.INVALID_VALUE, f"{file} contains no password."), ExitCode.USAGE)
+        raise CommandError.usage(ProblemCode.INVALID_VALUE, f"{file} contains no password.")
     return lines[0]

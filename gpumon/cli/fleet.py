@@ -1,6 +1,5 @@
 """`gpumon fleet`: the GPUs of many hosts, from Prometheus or through ssh."""
 
-import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
@@ -9,6 +8,8 @@ import click
 
 from gpumon.cli.fleet_source import SOURCE_MISSING, fleet_source, given_options, read_source, source_options
 from gpumon.cli.options import AnyDuration, debug_option, history_option, json_option, screen_options
+from gpumon.cli.output import print_json
+from gpumon.cli.screen import show
 from gpumon.core.problems import CommandError, ExitCode
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ def fleet(context: click.Context, /, as_json: bool, usage: float | None, **optio
     if as_json or not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb"}:
         _print(source, usage, as_json=as_json)
         return
-    from gpumon.cli.commands import show
     from gpumon.streams.live import LiveStream
 
     stream = LiveStream(_LOCAL_SECONDS)
@@ -85,4 +85,4 @@ def _print(source: "FleetSource", usage_seconds: float | None, *, as_json: bool)
             raise CommandError(usage.problem, ExitCode.MISSING_PREREQUISITE)
         rows = tuple(with_users(usage.rows, report.slurm_jobs))
         document["usage"] = usage_document(usage._replace(rows=rows))
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    print_json(document)

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from gpumon.cli.group import config
 from gpumon.cli.options import Command, NumberRange
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 
 if TYPE_CHECKING:
     from gpumon.fleet.model import FleetSnapshot
@@ -174,5 +174,4 @@ def read_source(source: "FleetSource") -> "FleetSnapshot":
     except FleetError as error:
         raise CommandError(error.problem, ExitCode.MISSING_PREREQUISITE) from error
     except MemoryError:
-        problem = Problem(ProblemCode.NOT_READ, "The answer of Prometheus does not fit into memory.")
-        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE) from None
+        raise CommandError.missing(ProblemCode.NOT_READ, "The answer of Prometheus does not fit into memory.") from None

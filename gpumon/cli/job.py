@@ -1,15 +1,13 @@
 """`gpumon job`: the GPUs of a job of Slurm, requested, allocated and used."""
 
-import json
 import re
-import shutil
-import sys
 from typing import Any, Final
 
 import click
 
 from gpumon.cli.fleet_source import fleet_source, given_options, read_source, source_options
 from gpumon.cli.options import debug_option, json_option
+from gpumon.cli.output import print_json, terminal_width
 
 _JOB_ID: Final = re.compile(r"\d{1,10}(?:[_+]\d{1,10})?", re.ASCII)
 
@@ -40,8 +38,8 @@ def job(context: click.Context, /, job_id: str, as_json: bool, **options: Any) -
     reports = [job_report(entry, snapshot, problem=known.problem) for entry in known.jobs]
     reports += [JobReport(account.job, account=account) for account in known.accounts]
     if as_json:
-        click.echo(json.dumps(job_document(reports), indent=2, ensure_ascii=False))
+        print_json(job_document(reports))
         return
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    width = terminal_width()
     for number, report in enumerate(reports):
         click.echo("\n".join([*([""] if number else []), *job_lines(report, width)]))

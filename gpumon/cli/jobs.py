@@ -1,6 +1,5 @@
 """`gpumon jobs`: the training jobs of this host or of several, and whether one of them hangs."""
 
-import json
 import os
 import shutil
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from gpumon.cli.options import debug_option, json_option
+from gpumon.cli.output import print_json
 from gpumon.core.problems import CommandError, ExitCode, Problem
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _show(reports: "Sequence[TrainingJobReport]", problems: Sequence[Problem], *
     if as_json:
         from gpumon.operations.training_jobs.document import jobs_document
 
-        click.echo(json.dumps(jobs_document(reports, os.uname().nodename, problems), indent=2, ensure_ascii=False))
+        print_json(jobs_document(reports, os.uname().nodename, problems))
     else:
         from gpumon.present.text.jobs import jobs_lines
 

@@ -1,7 +1,6 @@
 """Options that several commands have, and the types of their values."""
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -10,11 +9,10 @@ from click.core import ParameterSource
 
 from gpumon.cli.appearance import ThemeName, default_theme
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS, MAX_HISTORY_SECONDS, MIN_HISTORY_SECONDS
-from gpumon.core.units import parse_duration
+from gpumon.core.units import parse_duration, parse_size
 
 Command = Callable[..., int | None]
 
-_SIZE: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*([kmgt]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
 _WARNINGS: Final = "gpumon.warnings"
 """The key in click's context of the warnings about unused variables of the environment."""
 
@@ -68,11 +66,10 @@ class Size(click.ParamType[float]):
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The bytes."""
-        match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-        if match is None:
-            self.fail(f"{value!r} is not a size such as 20G or 512M.", param, ctx)
-        power: int = " KMGT".index(match[2].upper() or " ")
-        return float(match[1]) * float(1024**power)
+        try:
+            return parse_size(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class SharedOption(click.Option):

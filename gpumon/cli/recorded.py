@@ -1,14 +1,13 @@
 """What `gpumon trace --pid` and `gpumon snapshot --pid` share: names of files, and what is printed about them."""
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gpumon.core.problems import CommandError, ExitCode, Problem
+from gpumon.core.problems import CommandError
 from gpumon.core.text import safe_text
-from gpumon.core.units import bytes_text
+from gpumon.core.units import bytes_text, file_stamp
 
 if TYPE_CHECKING:
     from gpumon.operations.recorded_file import RecordedFile
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 def default_path(kind: str, pid: int, suffix: str) -> Path:
     """A name in the current folder, such as ``trace-4711-20260501-143000.json.gz``."""
-    return Path(f"{kind}-{pid}-{time.strftime('%Y%m%d-%H%M%S')}{suffix}")
+    return Path(f"{kind}-{pid}-{file_stamp()}{suffix}")
 
 
 def path_of(output: Path, pid: int) -> Path:
@@ -36,7 +35,7 @@ def save(file: "RecordedFile", target: Path, hint: str) -> None:
     if file.path is None:
         assert file.problem is not None
         reason = f"Process {file.pid}: {file.problem.reason}"
-        raise CommandError(Problem(file.problem.code, reason, file.problem.remedy), ExitCode.MISSING_PREREQUISITE)
+        raise CommandError.missing(file.problem.code, reason, file.problem.remedy)
     move_file(file.path, target)
     size = bytes_text(target.stat().st_size)
     click.echo(f"Wrote {safe_text(str(target), 200)} ({size}). {hint}", err=True)

@@ -1,6 +1,5 @@
 """`gpumon results`: saved results of workloads, over days and hosts."""
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -9,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from gpumon.cli.options import csv_option, debug_option, json_option, plot_option
+from gpumon.cli.output import plot_width, print_json, terminal_width
 from gpumon.cli.shell_support import complete_workload
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.text import safe_text
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def results(  # noqa: PLR0917 - click passes them by name
         _check_name(name)
     if as_json:
         document = {"schema": _SCHEMA, **(_overview_document(groups) if name is None else _history_document(groups))}
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        print_json(document)
     elif as_csv:
         _print_csv(groups)
     elif not groups:
@@ -58,7 +58,6 @@ def results(  # noqa: PLR0917 - click passes them by name
 
 
 def _text_lines(groups: "Sequence[ResultGroup]", name: str | None, plot: bool | None) -> list[str]:
-    from gpumon.cli.run_output import plot_width, terminal_width
     from gpumon.present.text.results import history_lines, overview_lines
 
     if name is None:
@@ -77,7 +76,7 @@ def _check_name(name: str) -> None:
     names = workload_names()
     if name not in names:
         reason = f"There is no workload and no saved result {safe_text(name, 60)!r}."
-        raise CommandError(Problem(ProblemCode.NOT_FOUND, reason, f"Workloads: {', '.join(names)}."), ExitCode.USAGE)
+        raise CommandError.usage(ProblemCode.NOT_FOUND, reason, f"Workloads: {', '.join(names)}.")
 
 
 def _overview_document(groups: "Sequence[ResultGroup]") -> dict[str, Any]:
@@ -104,7 +103,7 @@ def _history_document(groups: "Sequence[ResultGroup]") -> dict[str, Any]:
 def _result_document(group: "ResultGroup", index: int) -> dict[str, Any]:
     result, changes = group.results[index]
     record = {name: value for name, value in result.record.items() if name != "schema"}
-    return {**record, "changes": [{**change._asdict(), "share": change.share} for change in changes]}
+    return {**record, "changes": [change.document() for change in changes]}
 
 
 def _print_csv(groups: "Sequence[ResultGroup]") -> None:

@@ -1,15 +1,15 @@
 """The output of `gpumon run`: text with a progress bar for users, one JSON line per event for programs."""
 
-import json
 import shutil
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
 
 import click
 
+from gpumon.cli.output import plot_width, terminal_width
+from gpumon.core.json_text import json_line
 from gpumon.operations.csv_table import FIGURE_COLUMNS, figure_rows, write_rows
 from gpumon.operations.other_processes import OtherProcess
 from gpumon.operations.workload import WorkloadRun
@@ -25,23 +25,6 @@ from gpumon.present.text.run import (
 )
 from gpumon.workload_runs.protocol import RunEvent, RunEventKind
 from gpumon.workload_runs.state import UNSUPPORTED_ERROR
-
-_PLOT_WIDTH: Final = 100
-"""Width of plots in cells where there is no terminal."""
-
-
-def terminal_width() -> int:
-    """Cells of a line of the terminal, or 0 if standard output is none."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-
-
-def plot_width(plot: bool | None) -> int:
-    """Cells of a line of the plots; 0 for no plots.
-
-    Args:
-        plot: Whether to draw plots; None for only on a terminal.
-    """
-    return 0 if plot is False else terminal_width() or (_PLOT_WIDTH if plot else 0)
 
 
 def _report_not_saved(run: WorkloadRun, event: RunEvent) -> None:
@@ -63,7 +46,7 @@ class JsonRunOutput:
     def on_event(self, run: WorkloadRun, event: RunEvent) -> None:
         """Print the event."""
         document = {**event.document(), "workload": run.request.workload.name, "device": run.request.device}
-        click.echo(json.dumps(document, ensure_ascii=False))
+        click.echo(json_line(document))
         sys.stdout.flush()
         _report_not_saved(run, event)
 

@@ -12,7 +12,7 @@ from gpumon.cli.man import man_page
 from gpumon.cli.options import debug_option
 from gpumon.core.new_files import replace_file
 from gpumon.core.ownership import root_ownership_problem
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
 
 PROGRAM: Final = "gpumon"
@@ -43,14 +43,15 @@ def _print_or_install(text: str, path: Path, mark: str, *, install: bool, next_s
     try:
         before = path.read_text(encoding="utf-8", errors="replace") if path.exists() else None
         if before is not None and mark not in before:
-            problem = Problem(ProblemCode.NOT_SUPPORTED, f"{name} exists and is not gpumon's.", "Move it away first.")
-            raise CommandError(problem, ExitCode.USAGE)
+            raise CommandError.usage(
+                ProblemCode.NOT_SUPPORTED, f"{name} exists and is not gpumon's.", "Move it away first."
+            )
         if before != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, text.encode(), 0o666)
     except OSError as error:
         reason = f"{name} cannot be written: {os.strerror(error.errno or 0)}."
-        raise CommandError(Problem(ProblemCode.NOT_SUPPORTED, reason), ExitCode.BAD_VERDICT) from None
+        raise CommandError.failure(ProblemCode.NOT_SUPPORTED, reason) from None
     click.echo(f"{'Already installed' if before == text else 'Installed'}: {name}")
     click.echo(next_step.format(folder=safe_text(str(path.parent))))
 
@@ -67,8 +68,7 @@ def _folder(variable: str, default: str) -> Path:
     try:
         return Path.home() / default
     except RuntimeError:
-        problem = Problem(ProblemCode.NOT_FOUND, "This user has no home folder.", f"Set {variable}.")
-        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE) from None
+        raise CommandError.missing(ProblemCode.NOT_FOUND, "This user has no home folder.", f"Set {variable}.") from None
 
 
 def _completion_file(shell: str) -> Path:

@@ -1,8 +1,6 @@
 """`gpumon snapshot`: what PyTorch's allocator held over time, and which stacks allocated it."""
 
-import json
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,6 +9,7 @@ import click
 
 from gpumon.cli.group import appearance
 from gpumon.cli.options import AnyDuration, debug_option, screen_options
+from gpumon.cli.output import print_json, print_lines, report_width
 from gpumon.cli.recorded import default_path, save
 from gpumon.core.problems import ExitCode
 from gpumon.core.text import safe_text
@@ -154,7 +153,7 @@ def _print(file: Path, file2: Path | None, *, as_json: bool, top: int, perfetto:
     if as_json:
         from gpumon.snapshots.documents import snapshot_document
 
-        click.echo(json.dumps(snapshot_document(shown, top, earlier), indent=2, ensure_ascii=False))
+        print_json(snapshot_document(shown, top, earlier))
     elif perfetto is None:
         _print_report(shown, top, earlier)
     if perfetto is not None:
@@ -165,12 +164,10 @@ def _print(file: Path, file2: Path | None, *, as_json: bool, top: int, perfetto:
 
 
 def _print_report(shown: "Snapshot", top: int, earlier: "Snapshot | None") -> None:
-    from gpumon.present.paint.line import Role, plain
-    from gpumon.present.snapshot_report import report_lines
+    from gpumon.present.paint.line import Role
+    from gpumon.present.text.snapshot import report_lines
 
-    width = min(max(shutil.get_terminal_size((_DEFAULT_WIDTH, 40)).columns, 60), 160)
-    for line in report_lines(shown, top, width, earlier):
-        click.secho(plain(line).rstrip(), bold=bool(line) and line[0].role is Role.HEADING)
+    print_lines(report_lines(shown, top, report_width(_DEFAULT_WIDTH, 160), earlier), {Role.HEADING})
 
 
 def _open_screen(file: Path, file2: Path | None, theme: str, *, mouse: bool) -> int:
@@ -178,6 +175,7 @@ def _open_screen(file: Path, file2: Path | None, theme: str, *, mouse: bool) -> 
 
     terminal.require()
     terminal.set_textual_defaults()
-    from gpumon.ui.snapshot_app import run
+    from gpumon.ui.viewer_app import snapshot_app
 
-    return run(file, file2, theme, appearance().palettes(), mouse=mouse)
+    app = snapshot_app([file] if file2 is None else [file, file2], theme, appearance().palettes())
+    return terminal.run(app, app.stop_reading, mouse=mouse)

@@ -3,8 +3,6 @@
 The trace is a file, or is recorded now from a running process.
 """
 
-import json
-import shutil
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +10,7 @@ import click
 
 from gpumon.cli.group import appearance
 from gpumon.cli.options import NumberRange, debug_option, screen_options
+from gpumon.cli.output import print_json, print_lines, report_width
 from gpumon.cli.recorded import default_path, path_of, save
 from gpumon.cli.snapshot import has_screen
 from gpumon.core.problems import CommandError, ExitCode
@@ -97,9 +96,10 @@ def trace(  # noqa: PLR0917 - click passes them by name
 
     terminal.require()
     terminal.set_textual_defaults()
-    from gpumon.ui.trace_app import run
+    from gpumon.ui.viewer_app import trace_app
 
-    return run(files, theme, appearance().palettes(), mouse=mouse)
+    app = trace_app(files, theme, appearance().palettes())
+    return terminal.run(app, app.stop_reading, mouse=mouse)
 
 
 def _record(pids: tuple[int, ...], seconds: float, output: Path | None) -> tuple[Path, ...]:
@@ -143,12 +143,10 @@ def _print(files: tuple[Path, ...], *, as_json: bool, top: int) -> int:
     if as_json:
         from gpumon.operations.trace_document import traces_document
 
-        click.echo(json.dumps(traces_document(traces, top), indent=2, ensure_ascii=False))
+        print_json(traces_document(traces, top))
         return ExitCode.OK
-    from gpumon.present.paint.line import Role, plain
-    from gpumon.present.trace_report import report_lines
+    from gpumon.present.paint.line import Role
+    from gpumon.present.text.trace import report_lines
 
-    width = min(max(shutil.get_terminal_size((_DEFAULT_WIDTH, 40)).columns, 60), 160)
-    for line in report_lines(traces, top, width):
-        click.secho(plain(line).rstrip(), bold=bool(line) and line[0].role is Role.HEADING)
+    print_lines(report_lines(traces, top, report_width(_DEFAULT_WIDTH, 160)), {Role.HEADING})
     return ExitCode.OK

@@ -1,4 +1,4 @@
-"""`gpumon watch`: runs a command with the probe in every PyTorch process that it starts."""
+"""`gpumon watch` and `gpumon attach`: the probe in the PyTorch processes of a command, or in a running process."""
 
 import os
 import shutil
@@ -6,13 +6,16 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from gpumon.cli.options import debug_option
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.cli.options import NumberRange, debug_option
+from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
+
+if TYPE_CHECKING:
+    from gpumon.probe.attach import Attached
 
 SITE: Final = Path(__file__).parents[1] / "probe" / "site"
 """The folder with the ``sitecustomize`` that Python imports at its start."""
@@ -20,6 +23,8 @@ RECORDER_SIZE: Final = "2000"
 """Entries of the flight recorder: PyTorch's default since 2.13."""
 _RECORDER_VARIABLES: Final = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 """Set its size since PyTorch 2.8, and before; a newer PyTorch calls the older name deprecated, on stderr."""
+_TIMEOUT_SECONDS: Final = 10.0
+_MAX_SECONDS: Final = 3600.0
 _IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
 
 
@@ -45,8 +50,7 @@ def watch(command: tuple[str, ...], no_flight_recorder: bool) -> NoReturn:
     program = shutil.which(command[0])
     if program is None:
         reason = f"Command not found: {safe_text(command[0], 200)}."
-        problem = Problem(ProblemCode.NOT_FOUND, reason, "Check the name of the command and PATH.")
-        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
+        raise CommandError.missing(ProblemCode.NOT_FOUND, reason, "Check the name of the command and PATH.")
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     for name in _IGNORED_BY_PYTHON:
@@ -57,8 +61,9 @@ def watch(command: tuple[str, ...], no_flight_recorder: bool) -> NoReturn:
         os.execve(program, command, watched_environment(os.environ, has_recorder=not no_flight_recorder))  # noqa: S606 - the command needs no shell
     except OSError as error:
         reason = f"{safe_text(program, 200)} cannot be run: {error.strerror}."
-        problem = Problem(ProblemCode.NOT_FOUND, reason, "The first line of a script must name its interpreter.")
-        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE) from None
+        raise CommandError.missing(
+            ProblemCode.NOT_FOUND, reason, "The first line of a script must name its interpreter."
+        ) from None
 
 
 def watched_environment(environment: Mapping[str, str], *, has_recorder: bool = True) -> dict[str, str]:
@@ -75,3 +80,49 @@ def watched_environment(environment: Mapping[str, str], *, has_recorder: bool = 
     is_set = not has_recorder or any(name in environment for name in _RECORDER_VARIABLES)
     recorder = {} if is_set else {_RECORDER_VARIABLES[0]: RECORDER_SIZE}
     return {**environment, **recorder, "PYTHONPATH": os.pathsep.join([str(SITE), *others])}
+
+
+@click.command(short_help="Load the probe into a running process.")
+@click.argument("pid", type=click.IntRange(1))
+@click.option(
+    "--timeout",
+    type=NumberRange(0, _MAX_SECONDS),
+    default=_TIMEOUT_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the probe to answer.",
+)
+@debug_option
+def attach(pid: int, timeout: float) -> int:
+    """Load the probe into the running process PID, so that gpumon shows the GPU memory of its PyTorch allocator.
+
+    The process must run Python 3.14 or later, and continues as before. With an older Python, start the process with
+    gpumon watch instead.
+
+    Exits with 0 if the probe answers, 1 if it does not answer yet, 3 if it cannot be loaded.
+    """
+    from gpumon.probe.attach import attach as load
+
+    if pid == os.getpid():
+        raise click.UsageError(f"PID {pid} is gpumon itself.")
+    click.echo(_text(load(pid, timeout)))
+    return ExitCode.OK
+
+
+def _text(attached: "Attached") -> str:
+    """The result, and what to do next."""
+    target = attached.target
+    runs = "already runs" if attached.was_there else "runs"
+    return f"The probe {runs} in {target.name}.\n{_next_step(attached)}"
+
+
+def _next_step(attached: "Attached") -> str:
+    from gpumon.probe.socket_dir import candidates
+
+    if attached.target.is_foreign:
+        return "Open gpumon as the user of that process and press m."
+    if attached.folder is None:
+        return "The probe does not listen. It waits for the first CUDA context of the process, or has failed."
+    if attached.folder not in candidates():
+        return f"Open gpumon with GPUMON_PROBE_DIR={attached.folder} and press m."
+    return "Open gpumon and press m."

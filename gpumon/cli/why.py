@@ -1,23 +1,19 @@
 """`gpumon why`: why the steps of a training run take as long as they do."""
 
-import json
-import shutil
 import sys
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from gpumon.cli.options import NumberRange, debug_option, json_option
+from gpumon.cli.output import print_json, print_lines, report_width
 from gpumon.core.problems import ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from gpumon.operations.why.examination import ExaminationProgress, WhyReport
-    from gpumon.present.paint.line import Line
-    from gpumon.probe.client import ProbeWatcher
+    from gpumon.operations.why.examination import ExaminationProgress
 
-_MIN_WIDTH: Final = 60
 _MAX_WIDTH: Final = 140
 
 
@@ -42,74 +38,58 @@ def why(pid: int, seconds: float | None, job: bool, no_trace: bool, as_json: boo
 
     Exit code 1: a cause was found; 0: none that costs much, or undecided; 3: no probe, or no step ended.
     """
-    from gpumon.operations.why.examination import Listener, examine
-    from gpumon.probe.client import ProbeWatcher
+    from gpumon.operations.why.examination import Listener
+    from gpumon.operations.why.trace import examine_process
 
     show_progress = _show_progress if sys.stderr.isatty() and not as_json else _show_nothing
-    listener = Listener(show_progress)
-    watcher = ProbeWatcher()
-    watcher.start()
     try:
         if job:
-            return _job(pid, watcher, seconds, show_progress, as_json=as_json)
-        report = examine(pid, watcher, seconds, listener)
-        if report.device is not None and not no_trace:
-            from gpumon.operations.why.trace import with_trace
-
-            report = with_trace(report, watcher, listener)
+            return _job(pid, seconds, show_progress, as_json=as_json)
+        report = examine_process(pid, seconds, Listener(show_progress), has_trace=not no_trace)
     finally:
-        watcher.close()
         if show_progress is _show_progress:
             click.echo("\r\x1b[K", nl=False, err=True)
     if as_json:
         from gpumon.operations.why.document import why_document
 
-        click.echo(json.dumps(why_document(report), indent=2, ensure_ascii=False))
+        print_json(why_document(report))
     else:
-        _print(report)
+        from gpumon.present.paint.line import Role
+        from gpumon.present.why import why_lines
+
+        print_lines(why_lines(report, report_width(_MAX_WIDTH)), {Role.HEADING, Role.ACCENT})
     return ExitCode.BAD_VERDICT if report.verdict.is_decided and report.verdict.causes else ExitCode.OK
 
 
 def _job(
     pid: int,
-    watcher: "ProbeWatcher",
     seconds: float | None,
     show_progress: "Callable[[ExaminationProgress], None]",
     *,
     as_json: bool,
 ) -> int:
     from gpumon.operations.why.job import examine_job, ranks_of
+    from gpumon.probe.client import ProbeWatcher
 
-    report = examine_job(ranks_of(pid, watcher), watcher, seconds, show_progress)
+    watcher = ProbeWatcher()
+    watcher.start()
+    try:
+        report = examine_job(ranks_of(pid, watcher), watcher, seconds, show_progress)
+    finally:
+        watcher.close()
     if as_json:
         from gpumon.operations.why.document import why_job_document
 
-        click.echo(json.dumps(why_job_document(report), indent=2, ensure_ascii=False))
+        print_json(why_job_document(report))
     else:
-        from gpumon.present.why_job import job_lines
+        from gpumon.present.paint.line import Role
+        from gpumon.present.why import job_lines
 
         if show_progress is _show_progress:
             click.echo("\r\x1b[K", nl=False, err=True)
-        _echo(job_lines(report, _width()))
+        print_lines(job_lines(report, report_width(_MAX_WIDTH)), {Role.HEADING, Role.ACCENT})
     has_cause = any(rank.verdict.is_decided and rank.verdict.causes for rank in report.ranks)
     return ExitCode.BAD_VERDICT if has_cause else ExitCode.OK
-
-
-def _print(report: "WhyReport") -> None:
-    from gpumon.present.why import why_lines
-
-    _echo(why_lines(report, _width()))
-
-
-def _width() -> int:
-    return min(max(shutil.get_terminal_size((_MAX_WIDTH, 40)).columns, _MIN_WIDTH), _MAX_WIDTH)
-
-
-def _echo(lines: "Iterable[Line]") -> None:
-    from gpumon.present.paint.line import Role, plain
-
-    for text in lines:
-        click.secho(plain(text).rstrip(), bold=bool(text) and text[0].role in {Role.HEADING, Role.ACCENT})
 
 
 def _show_progress(progress: "ExaminationProgress") -> None:

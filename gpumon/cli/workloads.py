@@ -1,6 +1,5 @@
 """`gpumon workloads` and `gpumon run`: from command-line options to requests, and from runs to an exit code."""
 
-import json
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
+from gpumon.cli.output import print_json
 from gpumon.cli.run_output import CsvRunOutput, JsonRunOutput, TextRunOutput
 from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
@@ -20,8 +20,7 @@ from gpumon.operations.one_shot import sample_frame
 from gpumon.operations.run_target import CPU
 from gpumon.operations.runs import FRAME_SECONDS, HeadlessRuns, RunOutput, default_device, expand_devices
 from gpumon.operations.workload import WorkloadRun
-from gpumon.present.text.workloads import workload_list_lines
-from gpumon.present.workload_text import code_text
+from gpumon.present.workload_text import code_text, workload_list_lines
 from gpumon.streams.live import LiveStream
 from gpumon.workload_runs.catalogue import Catalogue, RunRequest, WorkloadInfo, load_catalogue
 from gpumon.workload_runs.interpreter import find_interpreter
@@ -67,7 +66,7 @@ def refuse_if_read_only(*, is_read_only: bool) -> None:
     if is_read_only:
         reason = "Workloads are disabled: gpumon is read-only."
         remedy = "Remove --read-only, GPUMON_READ_ONLY or read_only = true in the configuration file."
-        raise CommandError(Problem(ProblemCode.NO_PERMISSION, reason, remedy), ExitCode.USAGE)
+        raise CommandError.usage(ProblemCode.NO_PERMISSION, reason, remedy)
 
 
 def run_workloads(options: RunOptions) -> int:
@@ -116,7 +115,7 @@ def print_workloads(name: str | None, *, as_json: bool) -> None:
     if name is not None:
         catalogue = Catalogue((_workload(name, catalogue),))
     if as_json:
-        click.echo(json.dumps(_document(catalogue), indent=2, ensure_ascii=False))
+        print_json(_document(catalogue))
     else:
         click.echo("\n".join(workload_list_lines(catalogue)))
 
@@ -130,8 +129,7 @@ def print_code(name: str) -> None:
     workload = _workload(name, load_catalogue())
     if not workload.code:
         reason = f"The file of {workload.name} names no code to show."
-        problem = Problem(ProblemCode.NOT_FOUND, reason, f"The file is {safe_text(str(workload.file))}.")
-        raise CommandError(problem, ExitCode.USAGE)
+        raise CommandError.usage(ProblemCode.NOT_FOUND, reason, f"The file is {safe_text(str(workload.file))}.")
     click.echo(code_text(workload))
 
 
@@ -149,7 +147,7 @@ def _workload(name: str, catalogue: Catalogue) -> WorkloadInfo:
 
 def _request(options: RunOptions, info: WorkloadInfo, device: str) -> RunRequest:
     if device == "cpu" and info.why_not_cpu:
-        raise CommandError(Problem(ProblemCode.NOT_SUPPORTED, info.why_not_cpu), ExitCode.MISSING_PREREQUISITE)
+        raise CommandError.missing(ProblemCode.NOT_SUPPORTED, info.why_not_cpu)
     texts = _parsed_settings(options.settings)
     limit = options.duration
     if limit is not None and any(parameter.name == _DURATION for parameter in info.parameters):
@@ -158,8 +156,8 @@ def _request(options: RunOptions, info: WorkloadInfo, device: str) -> RunRequest
     try:
         values: Mapping[str, Value] = chosen_values(info.parameters, device, texts)
     except ValueError as error:
-        raise CommandError(
-            Problem(ProblemCode.INVALID_VALUE, str(error), "gpumon workloads lists all parameters."), ExitCode.USAGE
+        raise CommandError.usage(
+            ProblemCode.INVALID_VALUE, str(error), "gpumon workloads lists all parameters."
         ) from error
     return RunRequest(info, device, values, Path(), limit_seconds=limit)
 
@@ -169,8 +167,7 @@ def _parsed_settings(settings: Sequence[str]) -> dict[str, str]:
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals:
-            problem = Problem(ProblemCode.INVALID_VALUE, f"--set {safe_text(setting, 60)} is not KEY=VALUE.")
-            raise CommandError(problem, ExitCode.USAGE)
+            raise CommandError.usage(ProblemCode.INVALID_VALUE, f"--set {safe_text(setting, 60)} is not KEY=VALUE.")
         texts[name.strip()] = text
     return texts
 
@@ -217,6 +214,7 @@ def _document(catalogue: Catalogue) -> dict[str, object]:
                 "why_not_cpu": workload.why_not_cpu,
                 "code": workload.code,
                 "parameters": [asdict(parameter) for parameter in workload.parameters],
+                "metrics": [asdict(metric) for metric in workload.metrics],
             }
             for workload in catalogue.workloads
         ],

@@ -11,7 +11,6 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 import argparse
-import json
 import mmap
 import os
 import traceback
@@ -21,6 +20,7 @@ from gpumon.collect.host import set_process_name
 from gpumon.collect.loop import Collector
 from gpumon.collect.nvml import Nvml
 from gpumon.core.collector_contract import BREADCRUMB_BYTES
+from gpumon.core.json_text import json_line
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def main() -> None:
 
             reader = TopologyReader(api, in_flight)
             for topology in topologies(reader, control) if options.follow else (reader.read(),):
-                print(json.dumps(to_document(topology)), flush=True)
+                print(json_line(to_document(topology)), flush=True)
             code = 0
         else:
             code = Collector(api, in_flight, interval=options.interval, output=output, control=control).run()

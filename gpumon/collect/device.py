@@ -22,6 +22,7 @@ from gpumon.collect.readers import MetricsReader, read_throttle_reasons
 from gpumon.collect.schedule import Period, PolledValue
 from gpumon.core.model import Device, Switch
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.procfs import read_meminfo
 from gpumon.core.text import safe_text
 
 _NO_UTILIZATION: Final = Problem(
@@ -39,7 +40,6 @@ SHARED_MEMORY: Final = Problem(
 _SHARED_CAPABILITIES: Final = frozenset({"5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"})
 """Compute capabilities of Tegra X1, X2, Xavier, Orin, Thor (two numbers) and GB10. No graphics card has them."""
 _SHARED_NAMES: Final = re.compile(r"\b(GB10|Tegra|Xavier|Orin|Thor|Jetson|nvgpu)\b", re.IGNORECASE)
-_MEMINFO_LINE: Final = re.compile(r"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 
 
 class _OpenDevice:
@@ -216,8 +216,8 @@ def has_shared_memory(name: str | None, compute_capability: str | None) -> bool:
 def host_memory(proc: Path = Path("/proc")) -> dict[str, float]:
     """Total, used and free memory of the host by metric, cache counted as free; empty if the kernel reports none."""
     try:
-        kibibytes = dict(_MEMINFO_LINE.findall((proc / "meminfo").read_text()))
-        total, free = int(kibibytes["MemTotal"]) << 10, int(kibibytes["MemAvailable"]) << 10
+        sizes = read_meminfo(proc)
+        total, free = sizes["MemTotal"], sizes["MemAvailable"]
     except (OSError, KeyError):
         return {}
     return {"memory_total_bytes": total, "memory_used_bytes": total - free, "memory_free_bytes": free}

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from gpumon.collect.host_rates import NOT_REPORTED, HostRates
 from gpumon.collect.schedule import NEEDS_TWO_SAMPLES
 from gpumon.core.model import Host
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.procfs import find_command, read_meminfo, read_stat, uptime
 from gpumon.core.text import safe_text
 
 COLLECTOR_NAME: Final = "gpumon-collect"
@@ -21,7 +21,6 @@ RECHECK_SECONDS: Final = 30.0
 """Time between two checks of the collectors that still hang."""
 
 
-_MEMINFO_BYTES: Final = 8192
 _IDLE_FIELDS: Final = (3, 4)
 """Position of idle and iowait among the times of a CPU in /proc/stat."""
 _MAX_CPU_FIELDS: Final = 8
@@ -44,7 +43,10 @@ class HostReader:
 
     def read(self) -> Host:
         """The host now. The first read has no CPU utilization and no rates, which need two samples."""
-        memory = self._read_memory()
+        try:
+            memory = read_meminfo(self._proc)
+        except OSError:
+            memory = {}
         total_bytes, available_bytes = memory.get("MemTotal"), memory.get("MemAvailable")
         values = {
             "name": self._name,
@@ -84,25 +86,6 @@ class HostReader:
         if total <= 0:  # two reads within one clock tick
             return None, NEEDS_TWO_SAMPLES
         return round(100 * min(1.0, max(0.0, 1 - idle / total)), 1), None  # the kernel lets iowait decrease
-
-    def _read_memory(self) -> dict[str, int]:
-        """Sizes in bytes by their names in /proc/meminfo."""
-        sizes = {}
-        try:
-            with (self._proc / "meminfo").open("rb") as file:
-                for line in file.read(_MEMINFO_BYTES).splitlines():
-                    name, _, size = line.partition(b":")
-                    fields = size.split()
-                    if len(fields) == 2 and fields[0].isdigit():
-                        sizes[name.decode(errors="replace")] = int(fields[0]) << 10
-        except OSError:
-            return {}
-        return sizes
-
-
-def uptime() -> float:
-    """Seconds since boot, including suspended time, on the same clock as process start times."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def set_process_name() -> None:
@@ -149,21 +132,13 @@ def orphaned_collectors(folders: Iterable[Path], proc: Path) -> list[int]:
         try:
             if (folder / "comm").read_text().strip() != COLLECTOR_NAME or folder.stat().st_uid != os.getuid():
                 continue
-            parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            if int(folder.name) != own and _is_stuck(folder) and not _is_gpumon(proc / str(parent)):
+            parent = read_stat(folder).parent
+            if int(folder.name) != own and _is_stuck(folder) and "gpumon" not in find_command(proc / str(parent), 4096):
                 pids.append(int(folder.name))
-        except (OSError, ValueError, IndexError):
+        except OSError:
             continue
     return sorted(pids)
 
 
-def _is_gpumon(folder: Path) -> bool:
-    try:
-        return b"gpumon" in (folder / "cmdline").read_bytes()
-    except OSError:
-        return False
-
-
 def _is_stuck(folder: Path) -> bool:
-    states = [(task / "stat").read_text().rsplit(")", 1)[1].split()[0] for task in (folder / "task").iterdir()]
-    return "D" in states
+    return any(read_stat(task).state == "D" for task in (folder / "task").iterdir())

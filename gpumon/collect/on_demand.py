@@ -29,7 +29,7 @@ from gpumon.collect.activity import (
 from gpumon.collect.nvml import Handle, Nvml
 from gpumon.collect.readers import Value, publish
 from gpumon.collect.schedule import NEEDS_TWO_SAMPLES, Period, PolledValue
-from gpumon.core.metrics import BUSY_PERCENT
+from gpumon.core.device_use import BUSY_PERCENT
 from gpumon.core.problems import Problem, ProblemCode
 
 SAMPLE_SECONDS: Final = Period.ONE_SECOND.value

@@ -13,6 +13,7 @@ import os
 import pwd
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from enum import Enum
 from math import ceil
 from pathlib import Path
@@ -20,11 +21,16 @@ from typing import Final, NamedTuple
 
 from gpumon.collect.calls import Callee, CallsInFlight
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.core.text import safe_bytes
+from gpumon.core.procfs import (
+    TICKS_PER_SECOND,
+    ProcessStat,
+    effective_uid,
+    nvidia_files,
+    read_stat,
+    read_status,
+    read_title,
+)
 
-_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-_COMMAND_BYTES: Final = 4096
 _PID_MAX_LIMIT: Final = 1 << 22
 """The kernel's limit (PID_MAX_LIMIT); pid_max may be lower in this namespace than in the driver's."""
 
@@ -94,18 +100,17 @@ class _ProcessIdentity(NamedTuple):
 
 class _ProcessReading(NamedTuple):
     identity: _ProcessIdentity
-    cpu_ticks: int
-    pages: int
+    stat: ProcessStat
 
 
 class _KnownProcess:
     """What is kept about a process between ticks."""
 
-    __slots__ = ("cpu_ticks", "facts", "identity", "read_at", "tick")
+    __slots__ = ("cpu_seconds", "facts", "identity", "read_at", "tick")
 
     def __init__(self, identity: _ProcessIdentity) -> None:
         self.identity = identity
-        self.cpu_ticks = 0
+        self.cpu_seconds = 0.0
         self.read_at = 0.0
         self.tick = 0
         self.facts: ProcessFacts | None = None
@@ -166,7 +171,7 @@ class ProcessTable:
             return _no_facts(why_not)
         try:
             reading = self._read(pid, known)
-        except (OSError, ValueError, IndexError, _UnprovenError) as error:
+        except (OSError, _UnprovenError) as error:
             problem = UNPROVEN if isinstance(error, _UnprovenError) else NOT_VISIBLE
             self._known.pop(pid, None)
             self._missing[pid] = self._tick, problem
@@ -201,15 +206,15 @@ class ProcessTable:
         if known is None or known.identity is not identity:
             known = self._known[pid] = _KnownProcess(identity)
         elif now > known.read_at:
-            used = (reading.cpu_ticks - known.cpu_ticks) / _TICKS_PER_SECOND
+            used = reading.stat.cpu_seconds - known.cpu_seconds
             cpu_percent = round(100 * used / (now - known.read_at), 1)
-        known.cpu_ticks, known.read_at, known.tick = reading.cpu_ticks, now, self._tick
+        known.cpu_seconds, known.read_at, known.tick = reading.stat.cpu_seconds, now, self._tick
         known.facts = ProcessFacts(
             self._user(identity.uid),
             identity.command,
             cpu_percent,
-            reading.pages * _PAGE_BYTES,
-            round(max(0.0, uptime - identity.start_ticks / _TICKS_PER_SECOND), 1),
+            reading.stat.resident_bytes,
+            round(max(0.0, uptime - identity.start_ticks / TICKS_PER_SECOND), 1),
             start_ticks=identity.start_ticks,
         )
         return known.facts
@@ -220,30 +225,20 @@ class ProcessTable:
         self._reading.add(pid)
         try:
             with self._in_flight.track(f"/proc/{pid}", Callee.HOST):
-                with open(f"{self._proc}/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123 - hot path
-                    fields = file.read(2048).rsplit(b")", 1)[1].split()
-                start_ticks = int(fields[19])
-                if known is None or known.identity.start_ticks != start_ticks:
-                    identity = self._identify(pid, start_ticks)
+                stat = read_stat(f"{self._proc}/{pid}")
+                if known is None or known.identity.start_ticks != stat.start_ticks:
+                    identity = self._identify(f"{self._proc}/{pid}", stat.start_ticks)
                 else:
                     identity = known.identity
-                return _ProcessReading(identity, int(fields[11]) + int(fields[12]), int(fields[21]))
+                return _ProcessReading(identity, stat)
         finally:
             self._reading.discard(pid)
 
-    def _identify(self, pid: int, start_ticks: int) -> _ProcessIdentity:
-        if self._proof is PidProof.OPEN_DEVICE and not _has_nvidia_device_open(f"{self._proc}/{pid}/fd"):
+    def _identify(self, folder: str, start_ticks: int) -> _ProcessIdentity:
+        if self._proof is PidProof.OPEN_DEVICE and not _has_nvidia_device_open(folder):
             raise _UnprovenError
-        with open(f"{self._proc}/{pid}/cmdline", "rb", buffering=0) as file:  # noqa: PTH123
-            command = safe_bytes(file.read(_COMMAND_BYTES).rstrip(b"\0").replace(b"\0", b" "))
-        if not command:  # a zombie, a kernel thread, or a process that erased its arguments
-            command = f"[{safe_bytes(Path(self._proc, str(pid), 'comm').read_bytes().rstrip())}]"
-        return _ProcessIdentity(start_ticks, self._uid(pid), command)
-
-    def _uid(self, pid: int) -> int:
-        """The effective user ID. The files in /proc belong to root if the process has changed its user."""
-        status = Path(self._proc, str(pid), "status").read_bytes()
-        return int(status.partition(b"\nUid:")[2].split()[1])
+        command = read_title(folder)
+        return _ProcessIdentity(start_ticks, effective_uid(folder), command)
 
     def _user(self, uid: int) -> str:
         """The login name, or the user ID if the user database has no name or does not respond."""
@@ -277,12 +272,11 @@ def pid_proof(proc: str, driver_version: str | None) -> PidProof:
     try:
         if str(Path(proc, "self/ns/pid").readlink()) == INITIAL_PID_NAMESPACE:
             return PidProof.INITIAL_NAMESPACE
-        status = Path(proc, "self", "status").read_bytes()
+        own_pids = read_status(f"{proc}/self").get("NSpid", "").split()
     except OSError:
         # A kernel without PID namespaces has no such link. A /proc without "self" belongs to another namespace.
         return PidProof.INITIAL_NAMESPACE if _has_no_pid_namespaces(proc) else PidProof.NONE
-    own_pids = re.search(rb"^NSpid:((?:\s+\d+)+)$", status, re.MULTILINE)
-    is_proc_of_namespace = own_pids is not None and len(own_pids[1].split()) == 1
+    is_proc_of_namespace = len(own_pids) == 1
     branch = re.match(r"\d+", driver_version or "")
     translates = branch is not None and int(branch[0]) >= FIRST_TRANSLATING_DRIVER
     return PidProof.OPEN_DEVICE if is_proc_of_namespace and translates else PidProof.NONE
@@ -297,16 +291,8 @@ def _has_no_pid_namespaces(proc: str) -> bool:
 
 def _has_nvidia_device_open(folder: str) -> bool:
     """Whether a process has an NVIDIA device file open; False if its file descriptors are hidden from this user."""
-    try:
-        names = os.listdir(folder)  # noqa: PTH208
-    except OSError:
-        return False
-    for name in names:
-        try:
-            if os.readlink(f"{folder}/{name}").startswith("/dev/nvidia"):  # noqa: PTH115
-                return True
-        except OSError:  # closed since then
-            continue
+    with suppress(OSError):
+        return next(nvidia_files(folder), None) is not None
     return False
 
 

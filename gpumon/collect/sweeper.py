@@ -12,7 +12,6 @@ from collections import deque
 from typing import Final
 
 from gpumon.collect.calls import Abandoned, Callee, CallInFlight, CallsInFlight
-from gpumon.collect.host import uptime
 from gpumon.collect.nvml import DriverGoneError, Nvml, NvmlError
 from gpumon.collect.nvml_session import NvmlSession, Slot, outage, start_problem
 from gpumon.collect.on_demand import SamplingBudget
@@ -21,6 +20,7 @@ from gpumon.collect.schedule import Period
 from gpumon.collect.xids import Xid
 from gpumon.core.model import Device, DeviceState
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.procfs import uptime
 from gpumon.core.text import safe_text
 
 MAX_STUCK_THREADS: Final = 3

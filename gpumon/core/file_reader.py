@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import IO, Any, Final, Generic, NamedTuple, TypeVar
 
 from gpumon.core.inbox import Inbox
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ProblemCode
+from gpumon.core.procfs import read_meminfo
 from gpumon.core.state_file import open_regular
 from gpumon.core.text import safe_bytes, safe_text
 
@@ -22,7 +23,6 @@ ResultT = TypeVar("ResultT")
 _MAX_STDERR_BYTES: Final = 1 << 16
 _MAX_AVAILABLE_SHARE: Final = 0.75
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_MEMINFO: Final = Path("/proc/meminfo")
 
 
 class Progress(NamedTuple):
@@ -193,9 +193,7 @@ class FileReader(ABC, Generic[ResultT]):
     def _error(self, code: int, stderr: bytes) -> CommandError:
         """The error for a child that ended without a result."""
         if self._is_cancelled:
-            return CommandError(
-                Problem(ProblemCode.NOT_READ, f"Reading {self.name} was cancelled."), ExitCode.BAD_VERDICT
-            )
+            return CommandError.failure(ProblemCode.NOT_READ, f"Reading {self.name} was cancelled.")
         if code == -signal.SIGXCPU or self._has_timed_out:
             return self._unreadable(f"takes longer to read than {self._deadline_seconds} s")
         if code < 0:
@@ -209,14 +207,12 @@ class FileReader(ABC, Generic[ResultT]):
         try:
             return open_regular(path, os.O_RDONLY)
         except FileNotFoundError:
-            problem = Problem(ProblemCode.NOT_FOUND, f"File not found: {self.name}.", self._remedy)
-            raise CommandError(problem, ExitCode.MISSING_PREREQUISITE) from None
+            raise CommandError.missing(ProblemCode.NOT_FOUND, f"File not found: {self.name}.", self._remedy) from None
         except (OSError, ValueError) as error:
             raise self._unreadable(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
     def _unreadable(self, clause: str) -> CommandError:
-        problem = Problem(ProblemCode.INVALID_VALUE, f"{self.name} {clause}.", self._remedy)
-        return CommandError(problem, ExitCode.USAGE)
+        return CommandError.usage(ProblemCode.INVALID_VALUE, f"{self.name} {clause}.", self._remedy)
 
 
 def read_to_end(reader: FileReader[ResultT]) -> ResultT:
@@ -240,8 +236,6 @@ def read_to_end(reader: FileReader[ResultT]) -> ResultT:
 
 def _available_bytes() -> int | None:
     """Memory that is available without swapping, or None if the kernel does not report it."""
-    with suppress(OSError, ValueError, IndexError):
-        for line in _MEMINFO.read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) << 10
+    with suppress(OSError):
+        return read_meminfo().get("MemAvailable")
     return None

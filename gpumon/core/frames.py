@@ -15,6 +15,7 @@ from functools import lru_cache, partial
 from typing import Final
 
 from gpumon.core.json_fields import Json, as_integer, as_number, as_object, as_text, as_tuple, required
+from gpumon.core.json_text import json_line
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import (
     DEVICE_ATTRIBUTES,
@@ -60,7 +61,7 @@ def encode(frame: Frame) -> str:
     table = ProblemTableWriter()
     document = _frame_document(frame, table.add)
     document["reasons"] = table.document()
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return json_line(document)
 
 
 def decode(line: str | bytes) -> Frame:

@@ -1,5 +1,6 @@
 """Type checks for fields of a JSON document of unknown origin; each function raises `TypeError` for a wrong type."""
 
+import json
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -12,6 +13,15 @@ _MAX_INTEGER: Final = 1 << 64  # JSON integers are unbounded, and a larger one o
 
 Json = dict[str, Any]
 T = TypeVar("T")
+
+
+def object_in(line: str | bytes) -> Json | None:
+    """The object in a line of unknown origin; None if it is not JSON, or no object."""
+    try:
+        raw = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return raw if isinstance(raw, dict) else None
 
 
 def as_object(raw: object) -> Json:

@@ -1,7 +1,6 @@
 """What a child process that reads a file does first: limits on what it may use, and an end together with gpumon."""
 
 import gc
-import json
 import os
 import resource
 import select
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from gpumon.core.json_text import json_bytes
 from gpumon.core.source_file import UnreadableError
 
 _PROGRESS_SECONDS: Final = 0.1
@@ -39,10 +39,10 @@ class MessageWriter:
 
     def write(self, message: dict[str, Any]) -> None:
         """Write a message as a line."""
-        line = json.dumps(message) + "\n"
+        line = json_bytes(message)
         if len(line) > self._max_bytes:
-            line = json.dumps({"event": "refused", "reason": "contains more than gpumon can show"}) + "\n"
-        left = memoryview(line.encode())
+            line = json_bytes({"event": "refused", "reason": "contains more than gpumon can show"})
+        left = memoryview(line)
         while left:  # with PYTHONUNBUFFERED, sys.stdout loses what is left when a signal interrupts a write
             left = left[os.write(sys.stdout.fileno(), left) :]
 

@@ -10,11 +10,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-BUSY_PERCENT: Final = 90.0
-"""GPU utilization from which the collector samples SM activity now and then, to see whether kernels run at all."""
-NO_WORK_PERCENT: Final = 1.0
-"""Below this SM activity no kernel runs: copies alone raise the GPU utilization."""
-
 _TEBIBYTE: Final = 1 << 40
 _GIGAHERTZ: Final = 1_000_000_000
 _MAX_BYTES_PER_SECOND: Final = 1e14

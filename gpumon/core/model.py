@@ -75,6 +75,11 @@ class Process:
     start_ticks: int | None = None
     problems: Mapping[str, Problem] = field(default_factory=dict)
 
+    @property
+    def computes(self) -> bool:
+        """Whether it uses the device for more than graphics."""
+        return self.kinds != (ProcessKind.GRAPHICS,)
+
 
 @dataclass(frozen=True, slots=True)
 class MigInstance:

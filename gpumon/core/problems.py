@@ -76,3 +76,18 @@ class CommandError(Exception):
         super().__init__(str(problem))
         self.problem = problem
         self.exit_code = exit_code
+
+    @classmethod
+    def missing(cls, code: ProblemCode, reason: str, remedy: str = "") -> "CommandError":
+        """A command lacks a prerequisite."""
+        return cls(Problem(code, reason, remedy), ExitCode.MISSING_PREREQUISITE)
+
+    @classmethod
+    def usage(cls, code: ProblemCode, reason: str, remedy: str = "") -> "CommandError":
+        """A command cannot do what its arguments say."""
+        return cls(Problem(code, reason, remedy), ExitCode.USAGE)
+
+    @classmethod
+    def failure(cls, code: ProblemCode, reason: str, remedy: str = "") -> "CommandError":
+        """A command has run, and its result is bad."""
+        return cls(Problem(code, reason, remedy), ExitCode.BAD_VERDICT)

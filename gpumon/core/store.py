@@ -5,8 +5,8 @@ Only `Store.apply` writes frames; everything that draws reads.
 
 from typing import Final
 
+from gpumon.core.device_use import IdleSince, IdleTime, is_idle
 from gpumon.core.episodes import Episodes, HistoryEvent, HistoryEventKind, event_log
-from gpumon.core.idle import IdleSince, IdleTime, is_idle
 from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS, Timeline

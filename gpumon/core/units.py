@@ -4,6 +4,8 @@ Every function that formats a value returns a dash for None.
 """
 
 import re
+import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -25,7 +27,15 @@ _JOULES_PER_KILOWATT_HOUR: Final = 3_600_000
 _MAX_TEXTS: Final = 1024
 """Number of cached texts: most sizes are those of the moment before."""
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([smhd]?)", re.ASCII)
-_UNIT_SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_SIZE: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*([kmgt]?(?:i?b)?)", re.ASCII | re.IGNORECASE)
+_POWERS: Final = ((1e6, "MW"), (1e3, "kW"))
+_COMPACT_RATES: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+SECONDS_PER_UNIT: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+BYTES_PER_UNIT: Final = {
+    prefix + ending: 1 << 10 * power for power, prefix in enumerate("kmgt", 1) for ending in ("", "b", "ib")
+}
+"""By the unit in lower case, of which the prefix is enough."""
 
 
 class StartTime(NamedTuple):
@@ -44,7 +54,19 @@ def parse_duration(text: str) -> float:
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{safe_text(text, 40)!r} is not a duration such as 90s, 10m, 2h or 1d.")
-    return float(match[1]) * _UNIT_SECONDS[match[2]]
+    return float(match[1]) * SECONDS_PER_UNIT[match[2] or "s"]
+
+
+def parse_size(text: str) -> float:
+    """Parse an amount of memory such as ``20G`` or ``512 MiB``, in multiples of 1024, into bytes.
+
+    Raises:
+        ValueError: The text is not a size.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a size such as 20G or 512M.")
+    return float(match[1]) * BYTES_PER_UNIT.get(match[2].lower(), 1)
 
 
 def parse_start_time(text: str) -> StartTime:
@@ -103,6 +125,52 @@ def number_text(value: float | None, decimals: int = 0) -> str:
     return MISSING if value is None else f"{value:.{decimals}f}"
 
 
+def count_text(value: float | None) -> str:
+    """A number of things: ``12,345``."""
+    return MISSING if value is None else f"{value:,.0f}"
+
+
+def percent_of(part: float | None, total: float | None) -> float | None:
+    """A part in percent; None if one of the two is unknown, or the total is 0."""
+    return None if part is None or not total else 100 * part / total
+
+
+def percent_text(value: float | None) -> str:
+    """A percentage in a table: ``42%``."""
+    return MISSING if value is None else f"{value:.0f}%"
+
+
+def spaced_percent_text(value: float | None) -> str:
+    """A percentage outside of tables: ``42 %``."""
+    return MISSING if value is None else f"{value:.0f} %"
+
+
+def power_text(watts: float | None) -> str:
+    """Watts, kilowatts or megawatts with three digits: ``450 W``, ``5.6 kW``."""
+    if watts is None:
+        return MISSING
+    for factor, unit in _POWERS:
+        if watts >= factor:
+            return f"{watts / factor:.0f} {unit}" if watts >= 100 * factor else f"{watts / factor:.3g} {unit}"
+    return f"{watts:.0f} W"
+
+
+def compact_rate_text(rate: float | None) -> str:
+    """Bytes per second in at most four cells, without the unit: ``1.2G``, ``310M``, ``0``."""
+    if rate is None:
+        return MISSING
+    for factor, unit in _COMPACT_RATES:
+        if rate >= factor * 0.9995:
+            scaled = rate / factor
+            return f"{scaled:.1f}{unit}" if scaled < 9.95 else f"{scaled:.0f}{unit}"
+    return "0" if rate < 1 else f"{rate:.0f}"
+
+
+def compact_gibibytes_text(value: float | None) -> str:
+    """GiB without the unit, with a decimal where the number is small: ``0.4``, ``80``."""
+    return gibibytes_text(value, 0 if value is None or not value or value >= 9.95 * (1 << 30) else 1)
+
+
 def megahertz_text(value: float | None) -> str:
     """MHz without the unit."""
     return MISSING if value is None else f"{value / 1e6:.0f}"
@@ -130,6 +198,26 @@ def age_text(seconds: float | None) -> str:
     return f"{seconds:.0f}s" if seconds < 120 else duration_text(seconds)
 
 
+def precise_age_text(seconds: float) -> str:
+    """An age to the second, or to the minute from an hour on: ``42s``, ``2m 14s``, ``1h 05m``."""
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60}h {minutes % 60:02d}m"
+    return f"{minutes}m {rest:02d}s" if minutes else f"{rest}s"
+
+
+def range_text(seconds: float) -> str:
+    """The length of a time range, up to a day in hours: ``24h``, ``7d``."""
+    return duration_text(seconds).replace("h00", "h").replace("d00h", "d") if seconds != 86_400 else "24h"
+
+
+def step_text(seconds: float) -> str:
+    """The time that a column of a chart covers: ``2 s``, ``5 min``."""
+    if seconds < 60:
+        return f"{seconds:g} s"
+    return f"{seconds / 60:g} min" if seconds < 3600 else f"{seconds / 3600:g} h"
+
+
 def short_time_text(seconds: float | None) -> str:
     """A measured time with three significant digits: ``4.10 µs``, ``12.0 ms``, ``1.50 s``."""
     if seconds is None:
@@ -154,10 +242,41 @@ def times_text(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
 
 
+def signal_name(number: int) -> str:
+    """The name of a signal: ``SIGKILL``; real-time signals between the first and the last one have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def clock_text(seconds: float) -> str:
     """A position on a timeline: ``02:05``, ``1:02:05``."""
     hours, rest = divmod(max(0, int(seconds)), 3600)
     return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60:02d}:{rest % 60:02d}"
+
+
+def local_time_text(seconds: float, pattern: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """A Unix time in the local time zone; a dash if the calendar has no such time.
+
+    Args:
+        seconds: The Unix time.
+        pattern: The format of strftime(3).
+    """
+    try:
+        return time.strftime(pattern, time.localtime(seconds))
+    except (ValueError, OverflowError, OSError):
+        return MISSING
+
+
+def time_of_day_text(seconds: float) -> str:
+    """The time of day of a Unix time in the local time zone: ``06:10:12``."""
+    return local_time_text(seconds, "%H:%M:%S")
+
+
+def file_stamp() -> str:
+    """The time now for the name of a file: ``20260501-143000``."""
+    return local_time_text(time.time(), "%Y%m%d-%H%M%S")
 
 
 def value_text(value: float | None, unit: Unit) -> str:
@@ -169,7 +288,7 @@ def value_text(value: float | None, unit: Unit) -> str:
     if unit is Unit.PERFORMANCE_STATE:
         return f"P{value:.0f}"
     if unit is Unit.COUNT:
-        return f"{value:,.0f}"
+        return count_text(value)
     if unit is Unit.HERTZ:
         return f"{value / 1e6:.0f} MHz"
     text = f"{value:.1f}" if unit is Unit.WATTS else f"{value:g}"

@@ -4,13 +4,13 @@ Before NCCL 2.28.7, a question during the creation of a communicator could end t
 """
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.procfs import age_seconds
 from gpumon.distributed.model import TrainingJob
 from gpumon.distributed.nccl_version import Version, nccl_version
 from gpumon.distributed.ras_client import RasError, is_listening, read_report, socket_address
@@ -26,7 +26,6 @@ MIN_LISTENING_SECONDS: Final = 30.0
 """The service starts with the first communicator, which is created within this time, or the job hangs."""
 _ATTEMPTS: Final = 4
 """Connections until the service of the right job has taken one of them."""
-_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 _OFF: Final = Problem(ProblemCode.NOT_READ, "NCCL_RAS_ENABLE=0 turns NCCL's RAS service off.")
 _OTHER_USER: Final = Problem(ProblemCode.NO_PERMISSION, "gpumon asks NCCL only about jobs of the user that it runs as.")
@@ -113,8 +112,7 @@ class RasPoller:
             return _OFF
         if job.uid != os.geteuid() and os.geteuid() != 0:
             return _OTHER_USER
-        youngest = max(rank.start_ticks for other in on_address for rank in other.ranks) / _TICKS_PER_SECOND
-        if time.clock_gettime(time.CLOCK_BOOTTIME) - youngest < MIN_AGE_SECONDS:
+        if age_seconds(max(rank.start_ticks for other in on_address for rank in other.ranks)) < MIN_AGE_SECONDS:
             return _STARTING
         identity = (job.ranks[0].pid, job.ranks[0].start_ticks)
         version = self._versions.get(identity)

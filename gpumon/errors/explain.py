@@ -1,19 +1,24 @@
 """Explains logs: one file, standard input, a pasted text, or the files of all ranks together."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import cache
 from itertools import chain
+from pathlib import Path
 from typing import Final
 
 from gpumon.core.oom_file import is_oom_file, read_oom_file
+from gpumon.core.text import safe_text
 from gpumon.errors.cause import cause_of
 from gpumon.errors.explanation import Explanation, explanation_of
 from gpumon.errors.find import ErrorFinder
 from gpumon.errors.load import catalogue
 from gpumon.errors.oom import explain_oom
 from gpumon.errors.reading import LogReader, LogReading, merged
+from gpumon.errors.source import log_files, log_pieces, open_log
 
 _CHUNK_BYTES: Final = 1 << 20
+_MAX_PATH: Final = 4096
 _PASTED: Final = "the text"
 
 
@@ -53,6 +58,20 @@ def explain_source(chunks: Iterator[bytes], name: str) -> Explanation:
     first = next(chunks, b"")
     content = chain((first,), chunks)
     return explain_oom(read_oom_file(content, name)) if is_oom_file(first) else explain(content, name)
+
+
+def explain_paths(paths: Sequence[Path]) -> Explanation:
+    """Explains a file, or several files or a folder: the logs of the ranks of one run.
+
+    Raises:
+        CommandError: A file cannot be read, or a folder has no file.
+    """
+    files = log_files(paths)
+    with ExitStack() as stack:
+        logs = [(str(file), log_pieces(stack.enter_context(open_log(file)), str(file))) for file in files]
+        if len(logs) > 1:
+            return explain_logs(logs, f"{len(logs):,} logs")
+        return explain_source(logs[0][1], safe_text(files[0].name, _MAX_PATH))
 
 
 def explain_logs(logs: Sequence[tuple[str, Iterable[bytes]]], name: str) -> Explanation:

@@ -1,9 +1,10 @@
 """What the counters of memory errors (ECC, remapped rows) add to the result of a workload: their change in the run."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gpumon.core.units import counted
+from gpumon.core.workload_metrics import Better, Measurement, MetricFormat, WorkloadMetric
 
 CORRECTED: Final = "ecc_corrected_volatile_count"
 UNCORRECTED: Final = "ecc_uncorrected_volatile_count"
@@ -14,6 +15,10 @@ COUNTERS: Final = (CORRECTED, UNCORRECTED, *_REMAPPED, _PENDING, _FAILURE)
 """The metrics that are compared."""
 TESTS_MEMORY: Final = "wrong_words"
 """The measurement of a workload that tests memory: its result also names the counters that did not change."""
+_METRICS: Final = tuple(
+    WorkloadMetric(name, unit, Better.LOWER, MetricFormat.COUNT)
+    for name, unit in (("ecc_corrected", "errors"), ("ecc_uncorrected", "errors"), ("remapped_rows", "rows"))
+)
 _RESET: Final = "Reset the GPU and run the test again; if errors return, have the board replaced."
 
 
@@ -28,7 +33,7 @@ class MemoryErrors(NamedTuple):
     """
 
     sentences: tuple[str, ...] = ()
-    metrics: tuple[Mapping[str, Any], ...] = ()
+    metrics: tuple[Measurement, ...] = ()
     is_bad: bool = False
     is_suspect: bool = False
 
@@ -57,13 +62,11 @@ def memory_errors(counters: Sequence[Mapping[str, float]], *, tests_memory: bool
         sentences.append("A bad memory row could not be remapped: have the board replaced.")
     if is_pending:
         sentences.append("A memory row waits to be remapped: reset the GPU.")
-    known = {"ecc_corrected": corrected, "ecc_uncorrected": uncorrected, "remapped_rows": remapped}
     metrics = tuple(
-        {"name": name, "value": rise, "unit": "rows" if name == "remapped_rows" else "errors",
-         "repetitions": len(counters), "limit": None, "limit_source": ""}
-        for name, rise in known.items()
+        Measurement(metric, rise, len(counters))
+        for metric, rise in zip(_METRICS, (corrected, uncorrected, remapped), strict=True)
         if rise is not None and (rise or tests_memory)
-    )  # fmt: skip
+    )
     if tests_memory and not sentences:
         sentences.append(_quiet_sentence(corrected, uncorrected, remapped))
     is_suspect = bool(remapped or is_pending or (tests_memory and corrected))

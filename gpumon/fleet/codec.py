@@ -4,8 +4,8 @@ import base64
 import json
 from array import array
 from collections.abc import Sequence
-from typing import Any
 
+from gpumon.core.json_text import json_bytes
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.fleet.model import FleetError, FleetGpu, FleetSnapshot
 
@@ -32,7 +32,7 @@ class SnapshotEncoder:
             "seconds": snapshot.seconds,
             "answer_bytes": snapshot.answer_bytes,
         }
-        return _line(document)
+        return json_bytes(document)
 
 
 class SnapshotDecoder:
@@ -68,7 +68,7 @@ class SnapshotDecoder:
 
 def encode_problem(problem: Problem) -> bytes:
     """A line that says why there is no snapshot."""
-    return _line({"problem": _fields(problem)})
+    return json_bytes({"problem": _fields(problem)})
 
 
 def _fields(problem: Problem) -> Sequence[str]:
@@ -78,10 +78,6 @@ def _fields(problem: Problem) -> Sequence[str]:
 def _problem(fields: Sequence[str]) -> Problem:
     code, reason, remedy = fields
     return Problem(ProblemCode(code), reason, remedy)
-
-
-def _line(document: Any) -> bytes:  # noqa: ANN401 - any JSON document
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 def _text(column: "array[float]") -> str:

@@ -15,7 +15,6 @@ BUSIEST: Final = "utilization_gpu_max_percent"
 AGE: Final = "age_seconds"
 """Age of the oldest of a host's newest samples."""
 IDLE_SECONDS: Final = 1800.0
-IDLE_PERCENT: Final = 1.0
 
 
 class FleetGpu(NamedTuple):

@@ -1,6 +1,5 @@
 """The parent's side of the process that reads Prometheus."""
 
-import json
 import subprocess
 import sys
 import threading
@@ -10,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Final
 
+from gpumon.core.json_text import json_bytes
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.fleet.codec import SnapshotDecoder
 from gpumon.fleet.model import FleetError, FleetSnapshot
@@ -37,7 +37,7 @@ class FleetPoller:
     def __init__(self, settings: FleetSettings) -> None:
         self.snapshot: FleetSnapshot | None = None
         self.problem: Problem | None = None
-        self._settings = json.dumps(asdict(settings)).encode() + b"\n"
+        self._settings = json_bytes(asdict(settings))
         self._ring: Callable[[], None] = lambda: None
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()

@@ -6,8 +6,9 @@ one metric of a GPU comes with all labels, and the others with its UUID, which h
 
 from typing import Final
 
+from gpumon.core.device_use import IDLE_PERCENT
 from gpumon.fleet.exporters import DCGM_XIDS, EXPORTERS, GPUMON_XIDS, HISTORY_ONLY, PODS, Exporter
-from gpumon.fleet.model import IDLE_PERCENT, IDLE_SECONDS
+from gpumon.fleet.model import IDLE_SECONDS
 
 PART: Final = "gpumon"
 """Label that names the part of the query; values have none."""

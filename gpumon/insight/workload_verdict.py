@@ -5,20 +5,28 @@ A workload sees only what torch reports. Here its metrics get the limits that NV
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import mean, median
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from gpumon.core.device_use import LOADED_PERCENT
 from gpumon.core.model import Device
 from gpumon.core.throttle_reasons import POWER_CAP, THROTTLE_REASONS
 from gpumon.core.units import megahertz_text
+from gpumon.core.workload_metrics import Better, Measurement, WorkloadMetric
 from gpumon.errors.memory_errors import COUNTERS, TESTS_MEMORY, memory_errors
 
-_BUSY_PERCENT: Final = 50
 """Utilization from which a sample belongs to the measured work rather than to its preparation."""
 _MIN_REASON_SHARE: Final = 0.2
 """Share of the busy samples in which a throttle reason must hold to be reported."""
 _PCIE_BYTES_PER_LANE: Final = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 """Bytes per second of one lane in one direction after line coding, by PCIe generation."""
+_CLOCK: Final = WorkloadMetric("sm_clock", "MHz", Better.HIGHER)
+_POWER: Final = WorkloadMetric("power", "W")
+_SM_ACTIVITY: Final = WorkloadMetric("sm_activity", "%", Better.HIGHER)
+_TENSOR_ACTIVITY: Final = WorkloadMetric("tensor_activity", "%", Better.HIGHER)
+_TEMPERATURE: Final = WorkloadMetric("temperature", "°C", Better.LOWER)
+_MEMORY_TEMPERATURE: Final = WorkloadMetric("temperature_memory", "°C", Better.LOWER)
 _ADVICE: Final = "This is not normal; check the cooling and the power supply."
 
 
@@ -55,7 +63,7 @@ class Judgment(NamedTuple):
         is_memory_suspect: Whether memory needs attention, such as a remapped row.
     """
 
-    metrics: tuple[Mapping[str, Any], ...]
+    metrics: tuple[Measurement, ...]
     sentences: tuple[str, ...] = ()
     is_slowed_by_fault: bool = False
     is_memory_bad: bool = False
@@ -85,7 +93,7 @@ def sample_of(device: Device, time_seconds: float) -> DeviceSample:
     )
 
 
-def judge(metrics: Sequence[Mapping[str, Any]], samples: Sequence[DeviceSample]) -> Judgment:
+def judge(metrics: Sequence[Measurement], samples: Sequence[DeviceSample]) -> Judgment:
     """Combines the metrics of a workload with what its GPU did meanwhile.
 
     Args:
@@ -93,9 +101,9 @@ def judge(metrics: Sequence[Mapping[str, Any]], samples: Sequence[DeviceSample])
         samples: Its GPU from the beginning of the work to its end, in order.
     """
     limited = tuple(_with_link_limit(metric, samples) for metric in metrics)
-    tests_memory = any(metric["name"] == TESTS_MEMORY for metric in metrics)
+    tests_memory = any(item.metric.name == TESTS_MEMORY for item in metrics)
     errors = memory_errors([sample.memory_errors for sample in samples], tests_memory=tests_memory and bool(samples))
-    busy = [sample for sample in samples if (sample.utilization_percent or 0) >= _BUSY_PERCENT]
+    busy = [sample for sample in samples if (sample.utilization_percent or 0) >= LOADED_PERCENT]
     own, sentences, is_slowed = _judge_load(limited, busy) if busy else ((), (), False)
     if tests_memory:
         sentences += _temperature_sentences(busy)
@@ -105,8 +113,8 @@ def judge(metrics: Sequence[Mapping[str, Any]], samples: Sequence[DeviceSample])
 
 
 def _judge_load(
-    metrics: Sequence[Mapping[str, Any]], busy: Sequence[DeviceSample]
-) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...], bool]:
+    metrics: Sequence[Measurement], busy: Sequence[DeviceSample]
+) -> tuple[tuple[Measurement, ...], tuple[str, ...], bool]:
     """The metrics of the GPU under load, sentences about them, and whether a fault slowed it."""
     counts = Counter(reason for sample in busy for reason in sample.throttle_reasons)
     frequent = {reason for reason, count in counts.items() if count >= _MIN_REASON_SHARE * len(busy)}
@@ -114,12 +122,12 @@ def _judge_load(
     clock, power = _median(sample.clock_hertz for sample in busy), _median(sample.power_watts for sample in busy)
     latest = busy[-1]
     own = (
-        _metric("sm_clock", "MHz", len(busy), _scaled(clock, 1e6), (_scaled(latest.clock_max_hertz, 1e6), "maximum")),
-        _metric("power", "W", len(busy), power, (latest.power_limit_watts, "power limit in force")),
-        _metric("sm_activity", "%", *_activity(sample.sm_activity_percent for sample in busy)),
-        _metric("tensor_activity", "%", *_activity(sample.tensor_activity_percent for sample in busy)),
-        _metric("temperature", "°C", len(busy), _highest(sample.temperature_celsius for sample in busy)),
-        _metric("temperature_memory", "°C", len(busy), _highest(sample.temperature_memory_celsius for sample in busy)),
+        _measured(_CLOCK, len(busy), _scaled(clock, 1e6), (_scaled(latest.clock_max_hertz, 1e6), "maximum")),
+        _measured(_POWER, len(busy), power, (latest.power_limit_watts, "power limit in force")),
+        _measured(_SM_ACTIVITY, *_activity(sample.sm_activity_percent for sample in busy)),
+        _measured(_TENSOR_ACTIVITY, *_activity(sample.tensor_activity_percent for sample in busy)),
+        _measured(_TEMPERATURE, len(busy), _highest(sample.temperature_celsius for sample in busy)),
+        _measured(_MEMORY_TEMPERATURE, len(busy), _highest(sample.temperature_memory_celsius for sample in busy)),
     )
     sentences = _clock_sentences(clock, latest, faults, is_capped=POWER_CAP in frequent)
     sentences += _share_sentences(metrics, clock, latest)
@@ -153,22 +161,20 @@ def _clock_sentences(
     return (f"The GPU ran at {clock_text}.",)
 
 
-def _share_sentences(
-    metrics: Sequence[Mapping[str, Any]], clock: float | None, latest: DeviceSample
-) -> tuple[str, ...]:
+def _share_sentences(metrics: Sequence[Measurement], clock: float | None, latest: DeviceSample) -> tuple[str, ...]:
     """The throughput as a share of what the GPU can do at the clock of the run."""
     if not clock or not latest.clock_max_hertz:
         return ()
     for metric in metrics:
-        if metric["name"] == "throughput" and metric.get("limit") and not metric.get("case"):
-            share = metric["value"] / (metric["limit"] * clock / latest.clock_max_hertz)
+        if metric.key == ("throughput", "") and metric.limit:
+            share = metric.value / (metric.limit * clock / latest.clock_max_hertz)
             return (f"The throughput is {share:.0%} of the peak at this clock.",)
     return ()
 
 
-def _with_link_limit(metric: Mapping[str, Any], samples: Sequence[DeviceSample]) -> Mapping[str, Any]:
+def _with_link_limit(metric: Measurement, samples: Sequence[DeviceSample]) -> Measurement:
     """A metric with the limit of its link: the fastest state that was seen, because an idle link saves power."""
-    source = metric.get("limit_source")
+    source = metric.limit_source
     if source == "pcie":
         links = [
             (s.pcie_generation, s.pcie_width, _PCIE_BYTES_PER_LANE[int(s.pcie_generation)] * s.pcie_width)
@@ -177,33 +183,23 @@ def _with_link_limit(metric: Mapping[str, Any], samples: Sequence[DeviceSample])
         ]
         if links:
             generation, width, limit = max(links, key=lambda link: link[2])
-            return {
-                **metric,
-                "limit": limit / 1e9,
-                "limit_source": f"PCIe {generation:.0f} x{width:.0f} during the run",
-            }
+            link = f"PCIe {generation:.0f} x{width:.0f} during the run"
+            return replace(metric, limit=limit / 1e9, limit_source=link)
     elif source == "nvlink":
         rates = [sample.nvlink_bytes_per_second for sample in samples if sample.nvlink_bytes_per_second]
         if rates:
-            return {**metric, "limit": max(rates) / 1e9, "limit_source": "NVLink, all links in one direction"}
+            return replace(metric, limit=max(rates) / 1e9, limit_source="NVLink, all links in one direction")
     else:
         return metric
-    return {**metric, "limit_source": ""}
+    return replace(metric, limit_source="")
 
 
-def _metric(
-    name: str, unit: str, repetitions: int, value: float | None, limit: tuple[float | None, str] = (None, "")
-) -> dict[str, Any] | None:
+def _measured(
+    metric: WorkloadMetric, repetitions: int, value: float | None, limit: tuple[float | None, str] = (None, "")
+) -> Measurement | None:
     if value is None:
         return None
-    return {
-        "name": name,
-        "value": round(value, 2),
-        "unit": unit,
-        "repetitions": repetitions,
-        "limit": limit[0],
-        "limit_source": "" if limit[0] is None else limit[1],
-    }
+    return Measurement(metric, round(value, 2), repetitions, limit[0], "" if limit[0] is None else limit[1])
 
 
 def _highest(values: Iterable[float | None]) -> float | None:

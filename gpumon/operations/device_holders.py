@@ -3,16 +3,15 @@
 A CUDA context keeps the device file of its GPU open, and that of unified memory. A monitor has only the former open.
 """
 
-import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from gpumon.core.procfs import nvidia_files
 from gpumon.core.text import safe_bytes
 
 _DEVICE_FILE: Final = "/dev/nvidia"
 _CUDA_FILE: Final = "/dev/nvidia-uvm"
-_MAX_FILES: Final = 4096
 """Open files of one process that are searched."""
 _MAX_HOLDERS: Final = 8
 _NAME_LENGTH: Final = 40
@@ -57,7 +56,7 @@ def device_holders(
     are_hidden = False
     for pid in _pids(proc):
         try:
-            opened = set(_device_files(proc / str(pid) / "fd"))
+            opened = set(nvidia_files(proc / str(pid)))
         except PermissionError:
             are_hidden = True
             continue
@@ -92,17 +91,6 @@ def _pids(proc: Path) -> Sequence[int]:
         return sorted(int(folder.name) for folder in proc.iterdir() if folder.name.isdecimal())
     except OSError:
         return ()
-
-
-def _device_files(folder: Path) -> Iterator[str]:
-    with os.scandir(folder) as entries:
-        for _, entry in zip(range(_MAX_FILES), entries, strict=False):
-            try:
-                target = os.readlink(entry.path)  # noqa: PTH115 - thousands of them
-            except FileNotFoundError:  # closed since then
-                continue
-            if target.startswith(_DEVICE_FILE):
-                yield target
 
 
 def _is_numbered(file: str) -> bool:

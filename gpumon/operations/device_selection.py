@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gpumon.core.model import Device, bare_uuid
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.text import safe_text
 
 SYNTAX: Final = "an index such as 3, a range such as 0-3, a UUID or its beginning, cuda:0, all, or a list of these"
@@ -79,12 +79,11 @@ def _only(matches: Sequence[Device], reason: str, devices: Sequence[Device]) -> 
 
 
 def _usage(reason: str) -> CommandError:
-    return CommandError(Problem(ProblemCode.NOT_FOUND, reason), ExitCode.USAGE)
+    return CommandError.usage(ProblemCode.NOT_FOUND, reason)
 
 
 def _not_found(reason: str, devices: Sequence[Device]) -> CommandError:
     labels = ", ".join(device.label for device in devices)
-    return CommandError(
-        Problem(ProblemCode.NOT_FOUND, reason, f"Devices of this host: {labels}." if labels else "See gpumon status."),
-        ExitCode.MISSING_PREREQUISITE,
+    return CommandError.missing(
+        ProblemCode.NOT_FOUND, reason, f"Devices of this host: {labels}." if labels else "See gpumon status."
     )

@@ -4,13 +4,13 @@ The table is written while the recording is read, so that its size does not matt
 empty cell.
 """
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from gpumon.core.json_text import json_line
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import HOST_RATES, Device, Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
@@ -44,7 +44,7 @@ def parse_since(text: str | None) -> StartTime | None:
     try:
         return None if text is None else parse_start_time(text)
     except ValueError as error:
-        raise CommandError(Problem(ProblemCode.INVALID_VALUE, str(error)), ExitCode.USAGE) from None
+        raise CommandError.usage(ProblemCode.INVALID_VALUE, str(error)) from None
 
 
 def parse_metrics(names: str | None) -> list[str]:
@@ -60,8 +60,7 @@ def parse_metrics(names: str | None) -> list[str]:
         if name not in _COLUMNS:
             matches = get_close_matches(name, _COLUMNS, n=4, cutoff=0.5)
             remedy = f"Did you mean {', '.join(matches)}?" if matches else f"Metrics: {', '.join(_COLUMNS)}."
-            problem = Problem(ProblemCode.NOT_FOUND, f"There is no metric {safe_text(name, 60)}.", remedy)
-            raise CommandError(problem, ExitCode.USAGE)
+            raise CommandError.usage(ProblemCode.NOT_FOUND, f"There is no metric {safe_text(name, 60)}.", remedy)
     return list(dict.fromkeys(chosen)) or list(_COLUMNS)
 
 
@@ -149,7 +148,7 @@ def _rows(frames: Iterator[Frame], metrics: Sequence[str]) -> Iterator[CsvRow]:
 def _write_json(frames: Iterator[Frame], metrics: Sequence[str], out: TextIO) -> None:
     for frame in frames:
         for device in frame.devices:
-            out.write(json.dumps(_document(frame, device, metrics), ensure_ascii=False, separators=(",", ":")) + "\n")
+            out.write(json_line(_document(frame, device, metrics)) + "\n")
 
 
 def _value(frame: Frame, device: Device, metric: str) -> float | None:

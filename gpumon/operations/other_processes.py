@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
+from gpumon.core.device_use import is_much_unattributed
 from gpumon.core.model import Device, Frame, Process
 from gpumon.core.problems import ProblemCode
-from gpumon.health.alerts import is_much_unattributed
 
 
 class OtherProcess(NamedTuple):

@@ -6,16 +6,20 @@ from itertools import combinations
 from math import comb
 from typing import Final, NamedTuple
 
-from gpumon.core.idle import IdleTime, is_idle
-from gpumon.core.model import Device, DeviceState, Frame, Process, ProcessKind
+from gpumon.core import device_use
+from gpumon.core.device_use import IdleTime, computing_processes, is_idle, is_much_unattributed
+from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.topology import PathLevel, Topology
 from gpumon.core.units import bytes_text, duration_text
-from gpumon.health.alerts import is_much_unattributed
 from gpumon.operations.device_selection import select_devices
+from gpumon.operations.frame_source import live_frames
 from gpumon.operations.pick_reservations import ProcessStart, Reservation, locked_reservations, reserve
 from gpumon.operations.run_target import is_split
+from gpumon.operations.topology import read_topology
 
+_INTERVAL_SECONDS: Final = 0.5
+"""Between frames while GPUs are picked."""
 _MAX_COMBINATIONS: Final = 20_000
 _MAX_NAMED: Final = 3
 """Processes of one GPU that a sentence names."""
@@ -38,6 +42,23 @@ class PickRequest(NamedTuple):
     idle_seconds: float | None
     devices: str
     owner: ProcessStart
+
+
+class PickedDevices(NamedTuple):
+    """GPUs that were picked, and are reserved.
+
+    Attributes:
+        devices: The GPUs, or MIG instances, by index.
+        pid: The process for which they are reserved.
+    """
+
+    devices: tuple[Device, ...]
+    pid: int
+
+    @property
+    def visible_devices(self) -> str:
+        """The value of ``CUDA_VISIBLE_DEVICES``: their UUIDs, separated by commas."""
+        return ",".join(device.uuid or "" for device in self.devices)
 
 
 class PickCandidate(NamedTuple):
@@ -118,7 +139,7 @@ class Picker:
         owner = owners.get(device.uuid or "")
         if owner is not None:
             return f"is reserved for PID {owner.pid} by gpumon pick", False
-        is_free = not _users(device) and device.processes is not None and not is_much_unattributed(device)
+        is_free = device_use.is_free(device)
         needed = self._request.free_bytes
         if needed is not None:
             free = device.get("memory_free_bytes")
@@ -182,14 +203,9 @@ def _is_part(device: Device, gpu: Device) -> bool:
     return device.instance is not None and gpu.instance is None and device.instance.parent == gpu.key
 
 
-def _users(device: Device) -> list[Process]:
-    """The processes that compute on a device; a desktop's graphics do not count."""
-    return [process for process in device.processes or () if process.kinds != (ProcessKind.GRAPHICS,)]
-
-
 def _held_by(device: Device) -> str:
     """Who holds the memory of a device, as the end of a clause."""
-    users = sorted(_users(device), key=lambda process: -(process.memory_bytes or 0))
+    users = sorted(computing_processes(device), key=lambda process: -(process.memory_bytes or 0))
     if not users:
         held = device.get("memory_unattributed_bytes") or 0
         return f": {bytes_text(held)} by no visible process" if is_much_unattributed(device) else ""
@@ -233,4 +249,37 @@ def pick_from(frames: Iterator[Frame], picker: Picker, deadline: float | None) -
             is_final = error.exit_code is not ExitCode.BAD_VERDICT
             if is_final or (deadline is not None and time.monotonic() >= deadline - frame.interval_seconds):
                 raise
-    raise CommandError(Problem(ProblemCode.NO_DEVICES, "No GPU fits in time."), ExitCode.BAD_VERDICT)
+    raise CommandError.failure(ProblemCode.NO_DEVICES, "No GPU fits in time.")
+
+
+def pick_devices(
+    count: int,
+    *,
+    devices: str,
+    free_bytes: float | None,
+    idle_seconds: float | None,
+    wait_seconds: float | None,
+    pid: int,
+) -> PickedDevices:
+    """Pick GPUs of this host as soon as enough fit, and reserve them.
+
+    Args:
+        count: Number of GPUs.
+        devices: Devices to choose from, as `select_devices` reads them.
+        free_bytes: Free memory that each needs; see `PickRequest`.
+        idle_seconds: When a GPU that is used counts as free; see `PickRequest`.
+        wait_seconds: How long to wait; None: without end. If it is 0 and idle GPUs count, they are watched that long.
+        pid: The process for which they are reserved.
+
+    Raises:
+        CommandError: Too few devices fit in time, there is no driver, or there is no such process.
+    """
+    owner = ProcessStart.of(pid)
+    if owner is None:
+        raise CommandError.usage(ProblemCode.NOT_FOUND, f"There is no process {pid}.")
+    if wait_seconds == 0 and idle_seconds is not None:
+        wait_seconds = idle_seconds + 2 * _INTERVAL_SECONDS
+    deadline = None if wait_seconds is None else time.monotonic() + wait_seconds
+    picker = Picker(PickRequest(count, free_bytes, idle_seconds, devices, owner), read_topology)
+    with live_frames(_INTERVAL_SECONDS) as source:
+        return PickedDevices(pick_from(source.frames(), picker, deadline), owner.pid)

@@ -12,10 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from gpumon.core.json_text import json_bytes
 from gpumon.core.model import Device
 from gpumon.core.ownership import root_ownership_problem
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
-from gpumon.core.state_file import lock_file, open_regular, state_file
+from gpumon.core.problems import CommandError, ExitCode, ProblemCode
+from gpumon.core.procfs import find_stat, read_command
+from gpumon.core.state_file import STATE_REMEDY, lock_file, open_regular, state_file
 
 HOLD_SECONDS: Final = 60.0
 LOCK_SECONDS: Final = 5.0
@@ -24,7 +26,6 @@ _MAX_BYTES: Final = 1 << 20
 _OTHER_HOST_SECONDS: Final = 86_400.0
 """A home folder may be shared by several hosts: their reservations are kept for a day."""
 _MAX_ANCESTORS: Final = 32
-_REMEDY: Final = "Set XDG_STATE_HOME to a folder that belongs to you and has space."
 
 
 class ProcessStart(NamedTuple):
@@ -36,14 +37,14 @@ class ProcessStart(NamedTuple):
     @classmethod
     def of(cls, pid: int, proc: Path = Path("/proc")) -> "ProcessStart | None":
         """The process with a PID now; None if there is none."""
-        fields = _stat_fields(pid, proc)
-        return None if fields is None else cls(pid, int(fields[19]))
+        stat = find_stat(proc / str(pid))
+        return None if stat is None else cls(pid, stat.start_ticks)
 
     @property
     def is_alive(self) -> bool:
         """Whether the process has not ended."""
-        fields = _stat_fields(self.pid, Path("/proc"))
-        return fields is not None and int(fields[19]) == self.start_ticks and fields[0] not in {"Z", "X"}
+        stat = find_stat(f"/proc/{self.pid}")
+        return stat is not None and stat.start_ticks == self.start_ticks and not stat.has_ended
 
 
 class Reservation(NamedTuple):
@@ -71,8 +72,8 @@ def picking_process(proc: Path = Path("/proc")) -> int:
     """
     pid = os.getppid()
     for _ in range(_MAX_ANCESTORS):
-        fields = _stat_fields(pid, proc)
-        parent = 0 if fields is None else int(fields[1])
+        stat = find_stat(proc / str(pid))
+        parent = 0 if stat is None else stat.parent
         if parent <= 1 or _program(pid, proc) != _program(parent, proc):
             break
         pid = parent
@@ -176,31 +177,23 @@ def _store(descriptor: int, reservations: Sequence[Reservation]) -> None:
         }
         for item in reservations
     ]
-    content = json.dumps({"schema": _SCHEMA, "picks": picks}).encode() + b"\n"
+    content = json_bytes({"schema": _SCHEMA, "picks": picks})
     os.pwrite(descriptor, content, 0)
     os.ftruncate(descriptor, len(content))
 
 
 def _failure(reason: str) -> CommandError:
-    problem = Problem(ProblemCode.NOT_WRITTEN, f"The reservations (picks.json) cannot be used: {reason}.", _REMEDY)
-    return CommandError(problem, ExitCode.MISSING_PREREQUISITE)
+    return CommandError.missing(
+        ProblemCode.NOT_WRITTEN, f"The reservations (picks.json) cannot be used: {reason}.", STATE_REMEDY
+    )
 
 
-def _stat_fields(pid: int, proc: Path) -> list[str] | None:
-    """The fields of a process's stat file after its name; None without such a process."""
-    try:
-        fields = (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return None
-    return fields if len(fields) > 19 else None
-
-
-def _program(pid: int, proc: Path) -> bytes:
+def _program(pid: int, proc: Path) -> str:
     """Program and arguments of a process; unique if they cannot be read."""
     try:
-        return bytes((proc / str(pid) / "exe").readlink()) + b"\0" + (proc / str(pid) / "cmdline").read_bytes()
+        return f"{(proc / str(pid) / 'exe').readlink()}\0{read_command(proc / str(pid), 4096)}"
     except OSError:
-        return str(pid).encode()
+        return str(pid)
 
 
 def _boot_id() -> str:

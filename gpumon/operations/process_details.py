@@ -1,21 +1,18 @@
 """What /proc shows of one process that a user has opened: its state, folder, threads, device files and environment."""
 
-import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpumon.collect.cuda_order import CudaOrder
 from gpumon.core.model import Device
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.procfs import find_stat, nvidia_files, read_same_stat
 from gpumon.core.text import safe_bytes, safe_text
 from gpumon.distributed.environment import read_environment
 from gpumon.operations.doctor.redaction import SECRET, is_secret_name, without_secrets
 
-_MAX_FILES: Final = 4096
-"""Open files that are searched for device files."""
 _MAX_DEVICE_FILES: Final = 32
 _MAX_VARIABLES: Final = 100
 _PATH_LENGTH: Final = 400
@@ -56,13 +53,12 @@ class ProcessDetails(NamedTuple):
 
 def stop_problem(pid: int, proc: Path = Path("/proc")) -> Problem | None:
     """Why a process cannot respond until it is continued; None if it is not stopped."""
-    with suppress(OSError, IndexError):
-        state = (proc / str(pid) / "stat").read_bytes().rsplit(b")", 1)[1].split()[0]
-        if state == b"T":
-            return Problem(ProblemCode.UNRESPONSIVE, f"Process {pid} is stopped.", f"Let it continue: kill -CONT {pid}")
-        if state == b"t":
-            remedy = f"Continue or detach in the debugger; if it is gone: kill -CONT {pid}"
-            return Problem(ProblemCode.UNRESPONSIVE, f"A debugger has stopped process {pid}.", remedy)
+    stat = find_stat(proc / str(pid))
+    if stat is not None and stat.state == "T":
+        return Problem(ProblemCode.UNRESPONSIVE, f"Process {pid} is stopped.", f"Let it continue: kill -CONT {pid}")
+    if stat is not None and stat.state == "t":
+        remedy = f"Continue or detach in the debugger; if it is gone: kill -CONT {pid}"
+        return Problem(ProblemCode.UNRESPONSIVE, f"A debugger has stopped process {pid}.", remedy)
     return None
 
 
@@ -76,15 +72,15 @@ def read_details(pid: int, start_ticks: int, proc: Path = Path("/proc")) -> Proc
     """
     folder = proc / str(pid)
     try:
-        fields = _stat(folder, start_ticks)
+        stat = read_same_stat(folder, start_ticks)
         problems: dict[str, Problem] = {}
         environment, problem = read_environment(folder)
         if problem is not None:
             problems["variables"] = problem
         details = ProcessDetails(
-            state=fields[0].decode(),
-            parent=int(fields[1]),
-            threads=int(fields[17]),
+            state=stat.state,
+            parent=stat.parent,
+            threads=stat.threads,
             wait_channel=_wait_channel(folder, problems),
             folder=_link(folder / "cwd", "folder", problems),
             device_files=_device_files(folder, problems),
@@ -92,8 +88,8 @@ def read_details(pid: int, start_ticks: int, proc: Path = Path("/proc")) -> Proc
             environment=None if problem is not None else environment,
             problems=problems,
         )
-        _stat(folder, start_ticks)
-    except (OSError, ValueError, IndexError):
+        read_same_stat(folder, start_ticks)
+    except OSError:
         return ProcessDetails(problems=dict.fromkeys(ProcessDetails._fields[:-1], _GONE))
     return details
 
@@ -111,19 +107,6 @@ def cuda_numbering(details: ProcessDetails, devices: Sequence[Device]) -> list[t
     return sorted(
         ((device.cuda_index, device) for device in numbered if device.cuda_index is not None), key=lambda item: item[0]
     )
-
-
-def _stat(folder: Path, start_ticks: int) -> list[bytes]:
-    """The fields of the file ``stat`` after the name.
-
-    Raises:
-        OSError: The process has ended.
-        ValueError: Another process has its PID.
-    """
-    fields = (folder / "stat").read_bytes().rsplit(b")", 1)[1].split()
-    if int(fields[19]) != start_ticks:
-        raise ValueError("another process")
-    return fields
 
 
 def _wait_channel(folder: Path, problems: dict[str, Problem]) -> str | None:
@@ -144,16 +127,8 @@ def _link(path: Path, field: str, problems: dict[str, Problem]) -> str | None:
 
 
 def _device_files(folder: Path, problems: dict[str, Problem]) -> tuple[str, ...] | None:
-    files = set()
     try:
-        with os.scandir(folder / "fd") as entries:
-            for _, entry in zip(range(_MAX_FILES), entries, strict=False):
-                try:
-                    target = os.readlink(entry.path)  # noqa: PTH115 - thousands of them
-                except FileNotFoundError:  # closed since then
-                    continue
-                if target.startswith("/dev/nvidia"):
-                    files.add(safe_text(target, _PATH_LENGTH))
+        files = {safe_text(file, _PATH_LENGTH) for file in nvidia_files(folder)}
     except PermissionError:
         problems["device_files"] = _HIDDEN
         return None

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from gpumon.core.control_groups import read_groups
 from gpumon.core.problems import Problem
-from gpumon.core.text import safe_bytes, safe_text
+from gpumon.core.procfs import find_command, read_same_stat
+from gpumon.core.text import safe_text
 from gpumon.distributed.environment import GONE, rank_variables, read_environment
 
-_MAX_CGROUP_BYTES: Final = 16 << 10
-_MAX_COMMAND_BYTES: Final = 4096
 _ID_LENGTH: Final = 12
 """Characters of a container id that tools show."""
 _TEXT_LENGTH: Final = 80
@@ -92,18 +92,18 @@ def read_origin(pid: int, start_ticks: int, command: str, proc: Path = Path("/pr
     """
     folder = proc / str(pid)
     try:
-        parent = _parent(folder, start_ticks)
+        parent = read_same_stat(folder, start_ticks).parent
         variables, problem = read_environment(folder)
-        cgroup = _cgroup(folder)
-        _parent(folder, start_ticks)
-    except (OSError, ValueError, IndexError):
+        cgroup = read_groups(folder)
+        read_same_stat(folder, start_ticks)
+    except OSError:
         return ProcessOrigin(problem=GONE)
     scheduler, job = _job(variables, cgroup)
     ranks = rank_variables(variables)
     container = _CONTAINER_CGROUP.search(cgroup)
     return ProcessOrigin(
         parent=parent,
-        parent_command=_command(proc / str(parent)),
+        parent_command=find_command(proc / str(parent), _TEXT_LENGTH),
         job=job,
         scheduler=scheduler,
         pod=_pod(variables, cgroup),
@@ -114,35 +114,6 @@ def read_origin(pid: int, start_ticks: int, command: str, proc: Path = Path("/pr
         framework=_framework(variables, command),
         problem=problem,
     )
-
-
-def _parent(folder: Path, start_ticks: int) -> int:
-    """The PID of the parent.
-
-    Raises:
-        OSError: The process has ended.
-        ValueError: Another process has its PID.
-    """
-    fields = (folder / "stat").read_bytes().rsplit(b")", 1)[1].split()
-    if int(fields[19]) != start_ticks:
-        raise ValueError("another process")
-    return int(fields[1])
-
-
-def _command(folder: Path) -> str:
-    try:
-        with (folder / "cmdline").open("rb") as file:
-            return safe_bytes(file.read(_MAX_COMMAND_BYTES).rstrip(b"\0").replace(b"\0", b" "), _TEXT_LENGTH)
-    except OSError:
-        return ""
-
-
-def _cgroup(folder: Path) -> str:
-    try:
-        with (folder / "cgroup").open("rb") as file:
-            return file.read(_MAX_CGROUP_BYTES).decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def _job(variables: Mapping[str, str], cgroup: str) -> tuple[str | None, str | None]:

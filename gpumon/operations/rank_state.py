@@ -1,17 +1,16 @@
 """What /proc shows of the main thread of a rank: its state, its system call, and what it has used."""
 
-import os
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from gpumon.core.procfs import read_same_stat, read_small, read_stat, read_thread_times
 from gpumon.core.text import safe_bytes, safe_text
 
-_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _FREQUENCY: Final = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
 _HAS_FREQUENCY: Final = Path(_FREQUENCY.format(0)).exists()
-_MAX_FILE_BYTES: Final = 4096
 _PATH_LENGTH: Final = 120
 _MAX_SOCKETS_BYTES: Final = 4 << 20
 _CALLS_X86: Final = {
@@ -112,14 +111,11 @@ def read_state(pid: int, start_ticks: int, call_text: str = "", proc: Path = Pat
     folder = f"{proc}/{pid}"
     task = f"{folder}/task/{pid}"
     try:
-        fields = _read(f"{folder}/stat").rsplit(b")", 1)[1].split()
-        if int(fields[19]) != start_ticks:
-            return RankState()
-        if fields[0] in {b"Z", b"X"}:
-            return RankState("Z", exit_status=_exit_status(fields))
-        fields = _read(f"{task}/stat").rsplit(b")", 1)[1].split()
-        cpu = (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
-    except (OSError, ValueError, IndexError):
+        stat = read_same_stat(folder, start_ticks)
+        if stat.has_ended:
+            return RankState("Z", exit_status=_exit_status(stat.wait_status))
+        stat = read_stat(task)
+    except OSError:
         return RankState()
     function = _text(f"{task}/wchan")
     function = "" if function == "0" else function
@@ -128,45 +124,37 @@ def read_state(pid: int, start_ticks: int, call_text: str = "", proc: Path = Pat
         name = next((call for start, call in _BY_KERNEL_FUNCTION if function.startswith(start)), "")
         target = _KERNEL_TARGETS.get(function, "")
     return RankState(
-        state_code=safe_bytes(fields[0]),
+        state_code=stat.state,
         kernel_function=function,
         system_call=name,
         target=target,
-        cpu_seconds=cpu,
+        cpu_seconds=stat.cpu_seconds,
         io_bytes=_io_bytes(folder),
-        core_wait_seconds=_number(f"{task}/schedstat", 1, 1e-9),
-        cpu_hertz=_number(_FREQUENCY.format(safe_bytes(fields[36])), 0, 1e3) if _HAS_FREQUENCY else None,
+        core_wait_seconds=_core_wait_seconds(task),
+        cpu_hertz=_clock_hertz(stat.last_core) if _HAS_FREQUENCY else None,
     )
 
 
-def _read(path: str) -> bytes:
-    """A small file of /proc: without the objects of `open`, in half the time."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, _MAX_FILE_BYTES)
-    finally:
-        os.close(descriptor)
+def _core_wait_seconds(task: str) -> float | None:
+    with suppress(OSError):
+        return read_thread_times(task).queued_seconds
+    return None
 
 
-def _number(path: str, position: int, factor: float) -> float | None:
-    """One number of a file that has few."""
-    try:
-        return int(_read(path).split()[position]) * factor
-    except (OSError, ValueError, IndexError):
-        return None
+def _clock_hertz(core: int) -> float | None:
+    """The clock of a core, which the kernel reports in kHz."""
+    with suppress(OSError, ValueError):
+        return int(read_small(_FREQUENCY.format(core))) * 1e3
+    return None
 
 
-def _exit_status(fields: list[bytes]) -> int | None:
-    try:
-        status = int(fields[49])
-    except (ValueError, IndexError):
-        return None
+def _exit_status(status: int) -> int:
     return -(status & 0x7F) if status & 0x7F else status >> 8
 
 
 def _text(path: str) -> str:
     try:
-        return safe_bytes(_read(path).strip())
+        return safe_bytes(read_small(path).strip())
     except OSError:
         return ""
 
@@ -227,7 +215,7 @@ def _address(text: str) -> str:
 def _io_bytes(folder: str) -> int | None:
     values: Mapping[bytes, bytes] = {}
     try:
-        pairs = (line.partition(b": ") for line in _read(f"{folder}/io").splitlines())
+        pairs = (line.partition(b": ") for line in read_small(f"{folder}/io").splitlines())
         values = {name: value for name, _, value in pairs}
         return int(values[b"rchar"]) + int(values[b"wchar"])
     except (OSError, KeyError, ValueError):

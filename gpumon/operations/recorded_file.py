@@ -102,11 +102,9 @@ def refuse_existing(target: Path) -> None:
         CommandError: It exists, or its folder does not.
     """
     if target.exists():
-        problem = Problem(ProblemCode.NOT_WRITTEN, f"{_shown(target)} exists.", "Name a new file.")
-        raise CommandError(problem, ExitCode.USAGE)
+        raise CommandError.usage(ProblemCode.NOT_WRITTEN, f"{_shown(target)} exists.", "Name a new file.")
     if not target.absolute().parent.is_dir():
-        problem = Problem(ProblemCode.NOT_WRITTEN, f"The folder of {_shown(target)} does not exist.")
-        raise CommandError(problem, ExitCode.USAGE)
+        raise CommandError.usage(ProblemCode.NOT_WRITTEN, f"The folder of {_shown(target)} does not exist.")
 
 
 def move_file(source: Path, target: Path) -> None:
@@ -123,8 +121,9 @@ def move_file(source: Path, target: Path) -> None:
             else:
                 shutil.copyfileobj(reader, raw, _COPY_BYTES)
     except OSError as error:
-        problem = Problem(ProblemCode.NOT_WRITTEN, f"{_shown(target)} cannot be written: {error.strerror}.")
-        raise CommandError(problem, ExitCode.BAD_VERDICT) from None
+        raise CommandError.failure(
+            ProblemCode.NOT_WRITTEN, f"{_shown(target)} cannot be written: {error.strerror}."
+        ) from None
     finally:
         source.unlink(missing_ok=True)
 

@@ -1,13 +1,14 @@
 """Saved results as a history: runs of one workload with the same parameters on the same kind of device, over time."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from gpumon.core.json_text import json_line
 from gpumon.core.model import short_product_name
 from gpumon.core.units import StartTime
-from gpumon.operations.workload import MetricChange, metric_changes
+from gpumon.core.workload_metrics import Measurement
+from gpumon.operations.workload import MetricChange, measurements_of, metric_changes
 from gpumon.workload_runs.results import GOOD_VERDICTS, is_comparable, saved_results
 
 _CPU: Final = "CPU"
@@ -28,7 +29,7 @@ class SavedResult:
         torch: Version of torch, or None.
         verdict: The verdict.
         parameters: The parameters, as JSON.
-        metrics: The metrics, in the public format.
+        measurements: The measured values.
         record: The complete record.
     """
 
@@ -42,7 +43,7 @@ class SavedResult:
     torch: str | None
     verdict: str
     parameters: str
-    metrics: tuple[Mapping[str, Any], ...]
+    measurements: tuple[Measurement, ...]
     record: Mapping[str, Any]
 
     @property
@@ -156,8 +157,8 @@ def saved_result(record: Mapping[str, Any]) -> SavedResult | None:
         driver,
         torch,
         verdict,
-        json.dumps(parameters, sort_keys=True),
-        tuple(record["figures"]),
+        json_line(dict(sorted(parameters.items()))),
+        measurements_of(record),
         record,
     )
 
@@ -169,7 +170,7 @@ def _compared(results: Iterable[SavedResult]) -> Iterable[ComparedResult]:
         by_host = latest.setdefault((*result.group, result.uuid), {})
         comparable = (earlier for earlier in by_host.values() if is_comparable(earlier.record, result.record))
         before = max(comparable, key=lambda earlier: earlier.time_seconds, default=None)
-        yield ComparedResult(result, metric_changes(None if before is None else before.record, result.metrics))
+        yield ComparedResult(result, metric_changes(() if before is None else before.measurements, result.measurements))
         if result.verdict in GOOD_VERDICTS:
             by_host[result.host] = result
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from gpumon.core.model import Device, Frame
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.operations.device_selection import select_devices
 from gpumon.operations.other_processes import OtherProcess
@@ -156,9 +156,8 @@ def _expanded(device: str, read_devices: Callable[[], Sequence[Device]]) -> Iter
     if device in {ALL_GPUS, "all"}:
         count = visible_gpus(len(read_devices()))
         if not count:
-            raise CommandError(
-                Problem(ProblemCode.NO_DEVICES, "This host has no GPU.", "Use --device cpu, or see gpumon status."),
-                ExitCode.MISSING_PREREQUISITE,
+            raise CommandError.missing(
+                ProblemCode.NO_DEVICES, "This host has no GPU.", "Use --device cpu, or see gpumon status."
             )
         yield from (f"cuda:{ordinal}" for ordinal in range(count))
     elif device in {"cpu", "cuda"}:
@@ -168,15 +167,12 @@ def _expanded(device: str, read_devices: Callable[[], Sequence[Device]]) -> Iter
     elif device.startswith("cuda") or not _NAMES_DEVICE.fullmatch(device):
         reason = f"{safe_text(device, 60)!r} is not a device."
         remedy = "Use cpu, cuda:0, cuda:1 and so on, cuda:all, or an index or UUID of nvidia-smi."
-        raise CommandError(Problem(ProblemCode.NOT_FOUND, reason, remedy), ExitCode.USAGE)
+        raise CommandError.usage(ProblemCode.NOT_FOUND, reason, remedy)
     else:
         for chosen in select_devices(device, read_devices()):
             if chosen.cuda_index is None:
                 reason = f"CUDA does not show GPU {chosen.label} in this environment, or its place there is unknown."
-                raise CommandError(
-                    Problem(ProblemCode.NOT_FOUND, reason, f"Set CUDA_VISIBLE_DEVICES={chosen.uuid}."),
-                    ExitCode.MISSING_PREREQUISITE,
-                )
+                raise CommandError.missing(ProblemCode.NOT_FOUND, reason, f"Set CUDA_VISIBLE_DEVICES={chosen.uuid}.")
             yield f"cuda:{chosen.cuda_index}"
 
 

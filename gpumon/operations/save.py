@@ -2,7 +2,6 @@
 
 import errno
 import os
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from io import StringIO
@@ -12,8 +11,9 @@ from typing import Final, NamedTuple
 
 from gpumon.core.model import Device, Frame
 from gpumon.core.new_files import new_file
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.timeline import Summary, Timeline
+from gpumon.core.units import file_stamp
 from gpumon.operations.csv_table import CsvRow, write_table
 from gpumon.workload_runs.results import results_file
 
@@ -76,7 +76,7 @@ def save(table: Table, name: str) -> Path:
     Raises:
         CommandError: Neither folder is writable.
     """
-    stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    stem = f"{name}-{file_stamp()}"
     failure: OSError | RuntimeError = OSError()
     for folder in (Path.cwd, lambda: results_file().parent):
         try:
@@ -85,7 +85,7 @@ def save(table: Table, name: str) -> Path:
             failure = error
     why = getattr(failure, "strerror", None) or failure
     reason = f"The table can be written neither to the current folder nor to the folder of results: {why}."
-    raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason), ExitCode.BAD_VERDICT)
+    raise CommandError.failure(ProblemCode.NOT_WRITTEN, reason)
 
 
 def _write(table: Table, folder: Path, stem: str) -> Path:

@@ -1,6 +1,5 @@
 """The log of the signals that gpumon has sent or refused: one JSON line each in the user's state folder."""
 
-import json
 import os
 import stat
 from contextlib import suppress
@@ -8,15 +7,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
 
-from gpumon.core.ownership import root_ownership_problem
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.json_text import json_bytes
+from gpumon.core.problems import Problem
+from gpumon.core.state_file import save_state
 from gpumon.operations.doctor.redaction import without_secrets
 from gpumon.operations.signals import SignalResult
 from gpumon.workload_runs.results import results_file
 
 MAX_BYTES: Final = 256 << 10
 """A larger file is renamed to ``signals.log.1``, which replaces the previous one of that name."""
-_REMEDY: Final = "Set XDG_STATE_HOME to a folder that belongs to you and has space."
 
 
 def signal_log() -> Path:
@@ -40,17 +39,7 @@ def log_signal(result: SignalResult) -> Problem | None:
         "sent": not result.refusal,
         "reason": result.refusal or None,
     }
-    try:
-        path = signal_log()
-        problem = root_ownership_problem(path)
-        if problem is not None:
-            return Problem(ProblemCode.NOT_WRITTEN, f"The signal was not logged. {problem.reason}", _REMEDY)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _append(path, json.dumps(document, ensure_ascii=False).encode() + b"\n")
-    except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        return Problem(ProblemCode.NOT_WRITTEN, f"The signal was not logged: {reason}.", _REMEDY)
-    return None
+    return save_state(signal_log, lambda path: _append(path, json_bytes(document)), "The signal was not logged")
 
 
 def _append(path: Path, line: bytes) -> None:

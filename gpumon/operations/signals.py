@@ -16,14 +16,21 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from gpumon.core.model import Process
-from gpumon.core.text import safe_bytes, safe_text
+from gpumon.core.procfs import (
+    ProcessStat,
+    age_seconds,
+    effective_uid,
+    find_stat,
+    read_same_stat,
+    read_stat,
+    read_title,
+)
+from gpumon.core.text import safe_text
 
-_COMMAND_BYTES: Final = 4096
 _MAX_ANCESTORS: Final = 64
 _BLOCKED_SAMPLES: Final = 5
 _BLOCKED_SAMPLE_SECONDS: Final = 0.05
 """A process that waits for a disk is in the state D for a moment; one in a driver call that hangs stays there."""
-_ENDED: Final = "ZXx"
 _BLOCKED: Final = "D"
 _INIT_PID: Final = 1
 
@@ -126,9 +133,7 @@ class KernelPidfds:
 class _ProcessStatus(NamedTuple):
     """What /proc shows of a process now."""
 
-    state: str
-    parent: int
-    start_ticks: int
+    stat: ProcessStat
     uid: int
     command: str
     program: str
@@ -171,19 +176,19 @@ class SignalSender:
         status = self._status(process.pid)
         if status is None:
             return refuse(_has_ended(process.pid))
-        if status.start_ticks != process.start_ticks:
+        if status.stat.start_ticks != process.start_ticks:
             return refuse(_is_another(process.pid))
         reason = self._reason(process.pid, status, process.user or "", workload_pids)
         if reason:
             return refuse(reason)
         return SignalTarget(
             pid=process.pid,
-            start_ticks=status.start_ticks,
+            start_ticks=status.stat.start_ticks,
             uid=status.uid,
             user=process.user or str(status.uid),
             command=status.command or process.command or "",
             program=status.program,
-            started_seconds=_unix_time(status.start_ticks),
+            started_seconds=time.time() - age_seconds(status.stat.start_ticks),
             is_foreign=status.uid != self._own_uid,
         )
 
@@ -222,16 +227,16 @@ class SignalSender:
         """Why the open process must not get the signal after all; empty if it may."""
         status = self._status(target.pid)
         for _ in range(_BLOCKED_SAMPLES - 1):
-            if status is None or status.state != _BLOCKED:
+            if status is None or status.stat.state != _BLOCKED:
                 break
             time.sleep(_BLOCKED_SAMPLE_SECONDS)
             status = self._status(target.pid)
         if status is None:
             return _has_ended(target.pid)
         is_same_program = status.command == target.command or (status.program and status.program == target.program)
-        if (status.start_ticks, status.uid) != (target.start_ticks, target.uid) or not is_same_program:
+        if (status.stat.start_ticks, status.uid) != (target.start_ticks, target.uid) or not is_same_program:
             return _is_another(target.pid)
-        if status.state == _BLOCKED:
+        if status.stat.state == _BLOCKED:
             return (
                 f"PID {target.pid} is blocked in an uninterruptible system call, usually in the driver: no signal can "
                 "end it before that call returns."
@@ -242,10 +247,10 @@ class SignalSender:
         """Why a process gets no signal, whenever it is asked; empty if it may."""
         if pid <= _INIT_PID:
             return f"PID {pid} is the first process of this system or container: ending it would end everything."
-        if status.state in _ENDED:
+        if status.stat.has_ended:
             return (
                 f"PID {pid} is a zombie: it has ended already, and a signal has no effect. It disappears when its "
-                f"parent, PID {status.parent}, collects it or ends."
+                f"parent, PID {status.stat.parent}, collects it or ends."
             )
         relation = self._relation(pid, workload_pids)
         if not relation and self._own_uid not in {0, status.uid}:
@@ -268,10 +273,8 @@ class SignalSender:
         """The parent of a process, its parent, and so on."""
         ancestors: list[int] = []
         while len(ancestors) < _MAX_ANCESTORS:
-            try:
-                pid = int(self._stat(pid)[1])
-            except (OSError, ValueError, IndexError):
-                break
+            stat = find_stat(self._proc / str(pid))
+            pid = 0 if stat is None else stat.parent
             if pid <= 0 or pid in ancestors:
                 break
             ancestors.append(pid)
@@ -281,31 +284,11 @@ class SignalSender:
         """The process that has the PID now; None if there is none, or if it ends while it is read."""
         folder = self._proc / str(pid)
         try:
-            before = self._stat(pid)
-            uid = int((folder / "status").read_bytes().partition(b"\nUid:")[2].split()[1])
-            command, program = _command(folder), _program(folder)
-            after = self._stat(pid)
-            if before[19] != after[19]:
-                return None
-            return _ProcessStatus(after[0].decode(), int(after[1]), int(after[19]), uid, command, program)
-        except (OSError, ValueError, IndexError):
+            before = read_stat(folder)
+            uid, command, program = effective_uid(folder), read_title(folder), _program(folder)
+            return _ProcessStatus(read_same_stat(folder, before.start_ticks), uid, command, program)
+        except OSError:
             return None
-
-    def _stat(self, pid: int) -> list[bytes]:
-        """The fields of /proc/PID/stat after the name.
-
-        Raises:
-            OSError: There is no such process.
-            IndexError: The file is empty.
-        """
-        return (self._proc / str(pid) / "stat").read_bytes().rsplit(b")", 1)[1].split()
-
-
-def _command(folder: Path) -> str:
-    """The command line; of a process without one its name, as in the list of processes."""
-    with (folder / "cmdline").open("rb") as file:
-        command = safe_bytes(file.read(_COMMAND_BYTES).rstrip(b"\0").replace(b"\0", b" "))
-    return command or f"[{safe_bytes((folder / 'comm').read_bytes().rstrip())}]"
 
 
 def _program(folder: Path) -> str:
@@ -321,8 +304,3 @@ def _has_ended(pid: int) -> str:
 
 def _is_another(pid: int) -> str:
     return f"PID {pid} is no longer the process that was shown, so nothing was sent."
-
-
-def _unix_time(start_ticks: int) -> float:
-    """The Unix time of a start time after boot."""
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + start_ticks / os.sysconf("SC_CLK_TCK")

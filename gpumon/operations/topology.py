@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.core.topology import Topology, from_document
 from gpumon.streams.child import Child
@@ -111,5 +111,6 @@ def without_rates(topology: Topology, problem: Problem) -> Topology:
 
 
 def _failure(reason: str) -> CommandError:
-    problem = Problem(ProblemCode.COLLECTOR_DIED, reason, "Check the kernel log for an Xid (dmesg | grep -i xid).")
-    return CommandError(problem, ExitCode.MISSING_PREREQUISITE)
+    return CommandError.missing(
+        ProblemCode.COLLECTOR_DIED, reason, "Check the kernel log for an Xid (dmesg | grep -i xid)."
+    )

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from gpumon.core.model import Device, Frame, ProcessKind
+from gpumon.core import device_use
+from gpumon.core.model import Device, Frame
 from gpumon.core.problems import CommandError, ExitCode
 from gpumon.core.units import age_text
-from gpumon.health.alerts import is_much_unattributed
 from gpumon.operations.device_selection import select_devices
 from gpumon.operations.pick_reservations import ProcessStart
 
@@ -28,13 +28,7 @@ class Condition(NamedTuple):
 
 def is_free() -> Condition:
     """No process computes on the GPU, and no invisible process holds much of its memory."""
-
-    def holds(device: Device) -> bool:
-        if device.processes is None or is_much_unattributed(device):
-            return False
-        return all(process.kinds == (ProcessKind.GRAPHICS,) for process in device.processes)
-
-    return Condition(holds, lambda _: "is free")
+    return Condition(device_use.is_free, lambda _: "is free")
 
 
 def memory_above(percent: float) -> Condition:

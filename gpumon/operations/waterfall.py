@@ -10,9 +10,11 @@ from enum import Enum
 from typing import Final
 
 from gpumon.core.allocator import AllocatorStatistics, ProbeState
-from gpumon.core.model import Device, DeviceState, Switch
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.model import Device, DeviceState, Process, Switch
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.steps import StepProgress
 from gpumon.core.units import age_text, bytes_text
+from gpumon.operations.one_shot import sample_with_probes
 from gpumon.operations.torch_processes import Owner, owners_of
 from gpumon.probe.messages import Probe
 
@@ -74,6 +76,36 @@ class Waterfall:
     problem: Problem | None = None
     notes: tuple[str, ...] = ()
     owners: tuple[Owner, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process on one GPU, and what its memory there is.
+
+    Attributes:
+        device: The GPU, or a MIG instance.
+        pid: PID as gpumon sees it.
+        process: Its entry in the driver's list, or None if the driver does not list it.
+        torch: The statistics of PyTorch's allocator for this GPU, if the process has a probe.
+        training: Its training run, if its probe reports one.
+        parts: What its memory is; empty for the reason in ``problem``.
+        problem: Why the parts are not known.
+        notes: Further remarks about the memory of the GPU, in sentences.
+    """
+
+    device: Device
+    pid: int
+    process: Process | None
+    torch: AllocatorStatistics | None
+    training: StepProgress | None
+    parts: tuple[MemoryPart, ...] = ()
+    problem: Problem | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The device memory that it holds, as the driver reports it."""
+        return None if self.process is None else self.process.memory_bytes
 
 
 _TEXTS: Final[Mapping[PartKind, tuple[str, str, str]]] = {
@@ -162,6 +194,41 @@ def waterfall(device: Device, probes: Mapping[int, Probe]) -> Waterfall:
     free = min(free, room)
     parts += [_part(PartKind.UNATTRIBUTED, room - free), _part(PartKind.FREE, free)]
     return Waterfall(total, tuple(parts), notes=tuple(notes), owners=owners)
+
+
+def sample_processes() -> tuple[GpuProcess, ...]:
+    """The processes on the GPUs of this host, by GPU and PID.
+
+    Raises:
+        CommandError: There is no driver, or the collector sent no frame.
+    """
+    frame, probes, _ = sample_with_probes()
+    problem = frame.problems.get("driver")
+    if problem is not None:
+        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
+    return tuple(process for device in frame.devices for process in _gpu_processes(device, waterfall(device, probes)))
+
+
+def sample_process(pid: int) -> tuple[GpuProcess, ...]:
+    """A process on each GPU that it uses.
+
+    Raises:
+        CommandError: It uses none, there is no driver, or the collector sent no frame.
+    """
+    processes = tuple(process for process in sample_processes() if process.pid == pid)
+    if not processes:
+        reason = f"Process {pid} uses no GPU of this host."
+        remedy = "gpumon memory lists the processes on the GPUs; in a container, their PIDs may be those of the host."
+        raise CommandError.missing(ProblemCode.NOT_FOUND, reason, remedy)
+    return processes
+
+
+def _gpu_processes(device: Device, memory: Waterfall) -> Iterator[GpuProcess]:
+    for owner in memory.owners:
+        parts = tuple(part for part in memory.parts if part.pid == owner.pid)
+        yield GpuProcess(
+            device, owner.pid, owner.process, owner.statistics, owner.training, parts, memory.problem, memory.notes
+        )
 
 
 def _why_unknown(device: Device) -> Problem | None:

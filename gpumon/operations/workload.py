@@ -9,17 +9,17 @@ import socket
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
-from sys import float_info
 from typing import Any, Final, NamedTuple
 
 from gpumon.core.model import Device, DeviceState, Frame, same_uuid
 from gpumon.core.problems import Problem
 from gpumon.core.text import safe_text
+from gpumon.core.workload_metrics import Measurement, WorkloadMetric
 from gpumon.insight.workload_verdict import DeviceSample, judge, sample_of
 from gpumon.operations.other_processes import OtherProcess, other_processes_on
 from gpumon.operations.run_target import CPU, RunTarget
 from gpumon.workload_runs.catalogue import RunRequest
-from gpumon.workload_runs.protocol import RunEvent, RunEventKind, VerdictKind, metric_key
+from gpumon.workload_runs.protocol import RunEvent, RunEventKind, VerdictKind
 from gpumon.workload_runs.results import SavingResult
 from gpumon.workload_runs.state import RunResult, RunState
 from gpumon.workload_runs.supervised_run import RunEnded, SupervisedRun
@@ -32,21 +32,37 @@ class MetricChange(NamedTuple):
     """A metric of a result, compared with the last result of the same workload, device and parameters.
 
     Attributes:
-        name: The metric.
+        metric: The metric.
         before: Its value in the last result.
         after: Its value now.
         case: What it was measured for; empty if the workload has one case.
     """
 
-    name: str
+    metric: WorkloadMetric
     before: float
     after: float
     case: str = ""
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Name and case, as `Measurement.key`."""
+        return self.metric.name, self.case
+
+    @property
     def share(self) -> float | None:
         """Relative change, or None if the last value was 0."""
         return None if not self.before else self.after / self.before - 1
+
+    def document(self) -> dict[str, Any]:
+        """The change as JSON."""
+        return {
+            "name": self.metric.name,
+            "before": self.before,
+            "after": self.after,
+            "case": self.case,
+            "share": self.share,
+            "is_better": self.metric.is_better(self.before, self.after),
+        }
 
 
 class WorkloadRun:
@@ -169,7 +185,7 @@ class WorkloadRun:
             "parameters": dict(self.request.parameters),
             "verdict": None if result is None else result.verdict.value,
             "why": None if result is None else result.why,
-            "figures": [] if result is None else [dict(metric) for metric in result.measurements],
+            "figures": [] if result is None else [item.document() for item in result.measurements],
         }
 
     @property
@@ -206,14 +222,15 @@ class WorkloadRun:
         """Compare the result with the previous one; returns it as events."""
         result = self.state.result
         assert result is not None
-        self.changes = metric_changes(saved.previous, result.measurements)
+        before = () if saved.previous is None else measurements_of(saved.previous)
+        self.changes = metric_changes(before, result.measurements)
         self.problem = saved.problem
         fields = {
             "workload": self.request.workload.name,
             "device": self.request.device,
             "verdict": result.verdict.value,
             "why": result.why,
-            "figures": list(result.measurements),
+            "figures": [item.document() for item in result.measurements],
         }
         return [RunEvent(RunEventKind.RESULT, time.time(), fields), RunEvent(RunEventKind.BYE, time.time(), {})]
 
@@ -266,29 +283,20 @@ def busy_reason(runs: Iterable[WorkloadRun], target: RunTarget) -> str:
     return ""
 
 
-def metric_changes(before: Mapping[str, Any] | None, metrics: Iterable[Mapping[str, Any]]) -> tuple[MetricChange, ...]:
-    """The changes of metrics, matched by name and case.
+def measurements_of(record: Mapping[str, Any]) -> tuple[Measurement, ...]:
+    """The measurements of a saved result, without invalid ones: the user may have edited the file."""
+    parsed = (Measurement.of(figure) for figure in record["figures"])
+    return tuple(measurement for measurement in parsed if measurement is not None)
 
-    Args:
-        before: The saved result to compare with, or None.
-        metrics: The metrics of the later result.
-    """
-    if before is None:
-        return ()
-    known = {metric_key(metric): metric["value"] for metric in before["figures"] if _is_metric(metric)}
+
+def metric_changes(before: Iterable[Measurement], after: Iterable[Measurement]) -> tuple[MetricChange, ...]:
+    """The changes between two results of measurements with the same name and case."""
+    known = {item.key: item.value for item in before}
     return tuple(
-        MetricChange(metric["name"], float(known[key]), float(metric["value"]), key[1])
-        for metric in metrics
-        if (key := metric_key(metric)) in known
+        MetricChange(item.metric, float(known[item.key]), float(item.value), item.case)
+        for item in after
+        if item.key in known
     )
-
-
-def _is_metric(saved: object) -> bool:
-    """Whether a saved metric can be compared with: the user may have edited the file."""
-    if not isinstance(saved, dict) or not isinstance(saved.get("name"), str):
-        return False
-    value = saved.get("value")
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= float_info.max
 
 
 def _visible_instance(environment: Mapping[str, str]) -> str:

@@ -1,13 +1,20 @@
 """The alerts screen as lines: one row per alert, the details of the selected one, and the skipped rules."""
 
-import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from gpumon.core.model import DeviceState
-from gpumon.core.units import MISSING, age_text, counted, duration_text
-from gpumon.health.alerts import ALERT_RULES, OUT_OF_MEMORY, Alert, Severity, SkippedRule, ranges_text, skipped_rules
-from gpumon.present.doc_pages import alert_section
+from gpumon.core.units import MISSING, age_text, counted, duration_text, time_of_day_text
+from gpumon.health.alerts import (
+    ALERT_RULES,
+    OUT_OF_MEMORY,
+    Alert,
+    Severity,
+    SkippedRule,
+    ranges_text,
+    rule_label,
+    skipped_rules,
+)
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, wrapped
 from gpumon.present.paint.table import Align, Column, Quantity
 from gpumon.session.view_state import OomNotice, ViewState
@@ -131,13 +138,8 @@ def _period_text(row: AlertRow) -> str:
     begin = row.alert.since_seconds
     lasted = age_text(row.lasted_seconds)
     if row.ended_ago_seconds is None:
-        return f"since {_clock_text(begin)} ({lasted})"
-    return f"{_clock_text(begin)} to {_clock_text(begin + row.lasted_seconds)} ({lasted})"
-
-
-def _clock_text(seconds: float) -> str:
-    """A Unix time in the local time zone, without the date."""
-    return time.strftime("%H:%M:%S", time.localtime(seconds))
+        return f"since {time_of_day_text(begin)} ({lasted})"
+    return f"{time_of_day_text(begin)} to {time_of_day_text(begin + row.lasted_seconds)} ({lasted})"
 
 
 def _labeled(label: str, text: str, width: int) -> list[Line]:
@@ -161,7 +163,7 @@ def _index(row: AlertRow, _: int) -> Span:
 
 
 def _since(row: AlertRow, _: int) -> Span:
-    return Span(_clock_text(row.alert.since_seconds) if row.alert.since_seconds else MISSING, _shade(row))
+    return Span(time_of_day_text(row.alert.since_seconds) if row.alert.since_seconds else MISSING, _shade(row))
 
 
 def _lasted(row: AlertRow, _: int) -> Span:
@@ -231,3 +233,9 @@ ALERT_COLUMNS: Final[tuple[Column[AlertRow], ...]] = (
         text=lambda row: f"{row.alert.title} {row.alert.detail}",
     ),
 )
+
+
+def alert_section(alert: Alert) -> str:
+    """The page of an alert and its section; alerts of the host, the driver or the collector have a separate page."""
+    label = rule_label(alert.id)
+    return "docs/faults.md" if label is None else f"docs/alerts.md, '{label}'"

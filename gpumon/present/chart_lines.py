@@ -5,7 +5,7 @@ from typing import Final
 
 from gpumon.core.metrics import METRICS, Unit
 from gpumon.core.timeline import Summary
-from gpumon.core.units import value_text
+from gpumon.core.units import step_text, value_text
 from gpumon.present.limits import limited_text
 from gpumon.present.metric_chart import MetricChart, Track
 from gpumon.present.metric_style import METRIC_ROLES
@@ -103,7 +103,7 @@ def axis_line(window: TimeWindow, now_seconds: float, cursor: int | None = None,
         cursor: Index of the column under the cursor, or None.
         moment: The time at the cursor.
     """
-    label = gutter(f"{column_text(window.column_seconds)}/col", "└")
+    label = gutter(f"{step_text(window.column_seconds)}/col", "└")
     axis = axis_text(window, now_seconds)
     if cursor is None:
         return line(label, Span(axis, Role.DIM))
@@ -113,10 +113,3 @@ def axis_line(window: TimeWindow, now_seconds: float, cursor: int | None = None,
     # What is left of a label that the text covers would be misread.
     before, after = before[:kept].ljust(begin, AXIS), AXIS * covered + after[covered:]
     return line(label, Span(before, Role.DIM), Span(text, Role.CURSOR), Span(after, Role.DIM))
-
-
-def column_text(seconds: float) -> str:
-    """The width of a column: ``2 s``, ``5 min``."""
-    if seconds < 60:
-        return f"{seconds:g} s"
-    return f"{seconds / 60:g} min" if seconds < 3600 else f"{seconds / 3600:g} h"

@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from gpumon.core.idle import IdleSince
-from gpumon.core.model import Device, DeviceState, Process, ProcessKind
+from gpumon.core.device_use import IdleSince, is_free
+from gpumon.core.model import Device, DeviceState, Process
 from gpumon.core.units import MISSING, duration_text
-from gpumon.health.alerts import is_unattributed
 from gpumon.operations.program_name import program_name
 
 MIN_IDLE_SECONDS: Final = 60.0
@@ -45,7 +44,7 @@ class DeviceOwner(NamedTuple):
         ranks: Number of processes on this host with the same user and command line.
         others: Number of processes of other users on the GPU.
         idle: For how long the GPU has had no work.
-        is_free: Whether no process uses the GPU.
+        is_free: Whether no process computes on the GPU; the graphics of a desktop do not count.
     """
 
     user: str = ""
@@ -92,17 +91,14 @@ def owner_of(device: Device, jobs: Jobs, idle: IdleDuration, instances: int = 0)
     if device.state is not DeviceState.OK or device.processes is None:
         return DeviceOwner()
     if not device.processes:
-        if is_unattributed(device):
-            return DeviceOwner(program="unattributed", idle=idle)
-        return DeviceOwner(program="free", idle=idle, is_free=True)
+        return DeviceOwner(program="free" if is_free(device) else "unattributed", idle=idle, is_free=is_free(device))
     main = max(device.processes, key=_importance)
     others = sum(process.user != main.user for process in device.processes)
     program = f"PID {main.pid}" if main.command is None else program_name(main.command)
     ranks = 1 if main.command is None else jobs.get((main.user, main.command), 1)
-    return DeviceOwner(main.user or MISSING, program, ranks, others, idle)
+    return DeviceOwner(main.user or MISSING, program, ranks, others, idle, is_free(device))
 
 
 def _importance(process: Process) -> tuple[bool, int, int]:
     """Compute before graphics, then the memory, then the PID, so that equal processes do not take turns."""
-    is_compute = process.kinds != (ProcessKind.GRAPHICS,)
-    return is_compute, process.memory_bytes or 0, -process.pid
+    return process.computes, process.memory_bytes or 0, -process.pid

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from gpumon.core.model import Device, DeviceState, short_product_name
 from gpumon.core.problems import ProblemCode
 from gpumon.core.throttle_reasons import FAULT_REASONS, THROTTLE_LABELS
-from gpumon.core.units import MISSING, age_text, gibibytes_text, megahertz_text, number_text
+from gpumon.core.units import MISSING, age_text, gibibytes_text, megahertz_text, number_text, percent_text
 from gpumon.health.alerts import Thresholds, has_no_sm_work
 from gpumon.present.device_owner import DeviceOwner, IdleDuration, idle_duration, jobs_of, owner_of
 from gpumon.present.metric_style import link_role, memory_role, missing_text, temperature_role
@@ -143,7 +143,7 @@ def percent_cell(metric: str) -> Callable[[DeviceRow, int], Span]:
     """A function that returns the cell of a metric in percent."""
 
     def cell(row: DeviceRow, _: int) -> Span:
-        return Span(value_or_mark(row, metric, lambda value: f"{value:.0f}%"), value_role(row, metric))
+        return Span(value_or_mark(row, metric, percent_text), value_role(row, metric))
 
     return cell
 
@@ -210,7 +210,7 @@ def owner_spans(owner: DeviceOwner, user_width: int, width: int = _UNLIMITED) ->
         user_width: Cells of the user name, so that the programs of a table stand below each other.
         width: Cells of all of it; where they do not suffice, the shorter form of the idle time is used.
     """
-    if owner.is_free:
+    if owner.is_free and not owner.user:
         return line(Span(owner.program, Role.ACCENT), Span(f" {owner.idle.text}".rstrip(), Role.DIM))
     user = clipped(owner.user, user_width)
     name = f"{user}{' ' * (user_width - width_of(user))} " if user else ""

@@ -9,7 +9,15 @@ from typing import Final
 from gpumon.core.metrics import METRICS, Metric, Unit
 from gpumon.core.model import DEVICE_ATTRIBUTES, Device, Process
 from gpumon.core.problems import Problem
-from gpumon.core.units import MISSING, age_text, bytes_text, counted, kilowatt_hours_text, number_text
+from gpumon.core.units import (
+    MISSING,
+    age_text,
+    bytes_text,
+    counted,
+    kilowatt_hours_text,
+    number_text,
+    spaced_percent_text,
+)
 from gpumon.present.limits import limited_text
 from gpumon.present.paint.line import Line, Role, Span, clipped, line
 
@@ -79,13 +87,10 @@ def _share_entries(processes: Sequence[Process]) -> Iterator[Entry]:
         problem = process.problems.get("sm_percent")
         missing = f"  (SM: {problem})" if problem is not None else ""
         note = f"{process.user or MISSING}  {process.command or MISSING}{missing}"
-        yield f"  PID {process.pid}", f"SM {_share_text(process)}, memory {bytes_text(process.memory_bytes)}", note
+        use = f"SM {spaced_percent_text(process.sm_percent)}, memory {bytes_text(process.memory_bytes)}"
+        yield f"  PID {process.pid}", use, note
     if len(ordered) > _MAX_PROCESSES:
         yield "", f"and {counted(len(ordered) - _MAX_PROCESSES, 'more process')}", "Those with the smallest shares."
-
-
-def _share_text(process: Process) -> str:
-    return MISSING if process.sm_percent is None else f"{number_text(process.sm_percent)} %"
 
 
 def process_entries(process: Process, room: int) -> Iterator[Entry]:
@@ -96,7 +101,7 @@ def process_entries(process: Process, room: int) -> Iterator[Entry]:
     yield "Type", ", ".join(kind.value for kind in process.kinds), "The NVML process lists that contain the process."
     yield _entry("User", process.user, problems, "user", "command")
     yield _entry("GPU memory", bytes_text(process.memory_bytes), problems, "memory_bytes")
-    yield _entry("SM utilization", _share_text(process), problems, "sm_percent")
+    yield _entry("SM utilization", spaced_percent_text(process.sm_percent), problems, "sm_percent")
     yield _entry("Host CPU", cpu, problems, "cpu_percent", "command")
     yield _entry("Host memory", bytes_text(process.host_memory_bytes), problems, "host_memory_bytes", "command")
     yield _entry("Age", age_text(process.age_seconds), problems, "age_seconds", "command")

@@ -8,8 +8,7 @@ from gpumon.errors.explain import explain_text
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.narrative import sections
 from gpumon.errors.text_blocks import BlockKind
-from gpumon.present.explain_answer import AnswerLine, AnswerRole, answer_lines
-from gpumon.present.explain_layout import LayoutLine, layout
+from gpumon.present.explain_text import AnswerLine, AnswerRole, LayoutLine, answer_lines, layout
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, wrapped
 
 HINT: Final = (

@@ -1,4 +1,4 @@
-"""The lines around the tables of the fleet: totals, what is wrong, the lists, and the PromQL of the list in front."""
+"""The lines around the tables of the fleet: totals, what is wrong, the lists and their PromQL; and its usage."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -6,14 +6,15 @@ from typing import Final
 
 from gpumon.core.metrics import METRICS
 from gpumon.core.text import safe_text
-from gpumon.core.units import MISSING, age_text, bytes_text, counted
+from gpumon.core.units import MISSING, age_text, bill_energy_text, bytes_text, counted, power_text, range_text
 from gpumon.fleet.model import FleetSnapshot
 from gpumon.fleet.settings import FleetSource, HostsSettings
 from gpumon.operations.fleet.promql import FleetList
 from gpumon.operations.fleet.report import FleetReport
-from gpumon.present.fleet_tables import power_text
-from gpumon.present.fleet_usage import range_text
-from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, width_of
+from gpumon.operations.fleet.usage import UsageRow
+from gpumon.present.fleet_tables import no_text, number_column, text_column
+from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, merged, width_of
+from gpumon.present.paint.table import Align, Column
 from gpumon.session.fleet_registry import FleetState
 
 _LATE_FACTOR: Final = 2.5
@@ -164,3 +165,38 @@ def summary_lines(report: FleetReport, max_findings: int = 5) -> Sequence[str]:
         if len(findings) > max_findings:
             lines.append(f"  and {len(findings) - max_findings:,} more; --json lists all of them")
     return lines
+
+
+def _hours_text(value: float | None) -> str:
+    return MISSING if value is None else f"{value:,.1f}"
+
+
+def _split_bar(row: UsageRow, width: int) -> Line:
+    """Active, low and idle hours as parts of a bar."""
+    total = row.hours
+    active = round(row.active_hours / total * width) if total else 0
+    low = round((row.active_hours + row.low_hours) / total * width) - active if total else 0
+    idle = width - active - low
+    return merged((Span("█" * active, Role.LOAD_HIGH), Span("▒" * low, Role.LOAD_LOW), Span("░" * idle, Role.GRID)))
+
+
+FLEET_USAGE_COLUMNS: Final[tuple[Column[UsageRow], ...]] = (
+    text_column("User", 8, "user", lambda row: row.user, rank=1, max_width=20),
+    text_column("Job", 14, "job", lambda row: row.job or "no job", max_width=40),
+    number_column("GPU-hours", 10, "hours", lambda row: row.hours, _hours_text),
+    number_column("Active", 9, "active", lambda row: row.active_hours, _hours_text, rank=2),
+    number_column("Low", 9, "low", lambda row: row.low_hours, _hours_text, rank=4),
+    number_column("Idle", 9, "idle", lambda row: row.idle_hours, _hours_text, rank=1),
+    Column(
+        "█ active ▒ low ░ idle",
+        21,
+        _split_bar,
+        5,
+        Align.LEFT,
+        stretches=True,
+        max_width=50,
+        id="split",
+        text=no_text,
+    ),
+    number_column("Energy", 9, "energy", lambda row: row.energy_joules, bill_energy_text, rank=3),
+)

@@ -1,15 +1,15 @@
 """The map of the fleet: a row for each host, a cell for each of its GPUs."""
 
 from collections.abc import Callable, Sequence
-from enum import Enum
 from math import isnan
 from typing import Final, NamedTuple
 
-from gpumon.core.units import MISSING, age_text
+from gpumon.core.units import MISSING, age_text, percent_of, percent_text, power_text
 from gpumon.operations.fleet.findings import FindingKind
 from gpumon.operations.fleet.report import FleetGroup, FleetReport
 from gpumon.operations.fleet.totals import POWER, TOTAL, USED, UTILIZATION
-from gpumon.present.fleet_tables import memory_percent, number_column, power_text, text_column
+from gpumon.present.fleet_tables import number_column, text_column
+from gpumon.present.heat_map import MapMode
 from gpumon.present.metric_style import load_role
 from gpumon.present.paint.line import Line, Role, Span, clipped, merged
 from gpumon.present.paint.sparkline import BLOCKS
@@ -27,7 +27,7 @@ _MIN_CELSIUS: Final = 20.0
 _MAX_CELSIUS: Final = 100.0
 
 
-class FleetMetric(Enum):
+class FleetMetric(MapMode):
     """What the map shows, and in which order; the value is its name for the user."""
 
     UTILIZATION = "utilization"
@@ -35,12 +35,6 @@ class FleetMetric(Enum):
     POWER = "power, of the highest"
     TEMPERATURE = "temperature"
     IDLE = "utilization, idle first"
-
-    @property
-    def next(self) -> "FleetMetric":
-        """The metric after this one."""
-        metrics = list(FleetMetric)
-        return metrics[(metrics.index(self) + 1) % len(metrics)]
 
 
 class MapRow(NamedTuple):
@@ -110,7 +104,7 @@ _Reading = tuple[float | None, str]
 
 
 def _percent(value: float | None) -> _Reading:
-    return value, "" if value is None else f"{value:.0f}%"
+    return value, "" if value is None else percent_text(value)
 
 
 def _utilization(row: MapRow, position: int) -> _Reading:
@@ -119,7 +113,7 @@ def _utilization(row: MapRow, position: int) -> _Reading:
 
 def _memory(row: MapRow, position: int) -> _Reading:
     snapshot = row.report.snapshot
-    return _percent(memory_percent(snapshot.value(USED, position), snapshot.value(TOTAL, position)))
+    return _percent(percent_of(snapshot.value(USED, position), snapshot.value(TOTAL, position)))
 
 
 def _power(row: MapRow, position: int) -> _Reading:
@@ -147,10 +141,6 @@ def _owner(row: MapRow) -> str:
     return " ".join((*row.host.users, *row.host.jobs))
 
 
-def _util_text(percent: float | None) -> str:
-    return MISSING if percent is None else f"{percent:.0f}%"
-
-
 def map_columns(report: FleetReport | None, metric: FleetMetric) -> Sequence[Column[MapRow]]:
     """The columns; that of the GPUs has room for all GPUs of the largest host."""
     hosts = () if report is None else report.hosts
@@ -170,7 +160,7 @@ def map_columns(report: FleetReport | None, metric: FleetMetric) -> Sequence[Col
     return (
         text_column("Host", 10, "host", lambda row: row.host.name, max_width=24, role=_name_role),
         gpus,
-        number_column("Util", 5, "util", lambda row: row.host.totals.utilization_percent, _util_text, rank=2),
+        number_column("Util", 5, "util", lambda row: row.host.totals.utilization_percent, percent_text, rank=2),
         number_column("Power", 8, "power", lambda row: row.host.totals.power_watts, power_text, rank=3),
         number_column("Age", 4, "age", lambda row: row.host.age_seconds, age_text, rank=4, quantity=Quantity.SECONDS),
         text_column("Used by", 8, "owner", _owner, rank=5, max_width=60, role=_dim, aliases=("user", "job")),

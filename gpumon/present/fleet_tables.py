@@ -5,11 +5,13 @@ from typing import Final, NamedTuple
 
 from gpumon.core.model import short_product_name
 from gpumon.core.units import (
-    MISSING,
     age_text,
     bytes_text,
+    count_text,
     megahertz_text,
     number_text,
+    percent_text,
+    power_text,
 )
 from gpumon.fleet.model import AGE, FleetGpu
 from gpumon.operations.fleet.findings import FindingKind, FleetFinding
@@ -21,7 +23,6 @@ from gpumon.present.paint.line import Line, Role, Span, merged
 from gpumon.present.paint.table import Align, Column, Quantity, RowT
 
 _BAR: Final = 6
-_POWERS: Final[tuple[tuple[float, str], ...]] = ((1e6, "MW"), (1e3, "kW"), (1.0, "W"))
 _BYTES: Final = Quantity.BYTES
 _OF_SLURM: Final = frozenset({"name", "alloc", "req", "used"})
 """Columns whose values come from Slurm, or are compared with them."""
@@ -59,20 +60,6 @@ class FindingRow(NamedTuple):
         """The GPU, or None for a host."""
         position = self.finding.position
         return None if position is None else self.report.snapshot.gpus[position]
-
-
-def power_text(watts: float | None) -> str:
-    """Watts, kilowatts or megawatts with three digits."""
-    if watts is None:
-        return MISSING
-    factor, unit = next(scale for scale in _POWERS if watts >= scale[0] or scale[1] == "W")
-    scaled = watts / factor
-    return f"{scaled:.0f} {unit}" if scaled >= 100 or unit == "W" else f"{scaled:.3g} {unit}"
-
-
-def memory_percent(used: float | None, total: float | None) -> float | None:
-    """Used memory as a share of the installed memory."""
-    return None if used is None or not total else 100 * used / total
 
 
 def text_column(
@@ -151,15 +138,11 @@ def no_text(_: object) -> str:
 
 
 def _percent_line(percent: float | None, width: int) -> Line:
-    text = f"{MISSING if percent is None else f'{percent:.0f}%':>4}"
+    text = f"{percent_text(percent):>4}"
     if width < _BAR + 5:
         return (Span(text, load_role(percent)),)
     share = None if percent is None else percent / 100
     return merged((Span(f"{text} "), *fine_bar(share, width - 5, load_role(percent))))
-
-
-def _count_text(value: float | None) -> str:
-    return MISSING if value is None else f"{value:,.0f}"
 
 
 def _group_columns(heading: str, first: str) -> tuple[Column[FleetGroup], ...]:
@@ -179,14 +162,14 @@ def _group_columns(heading: str, first: str) -> tuple[Column[FleetGroup], ...]:
     columns: tuple[Column[FleetGroup], ...] = (
         text_column(heading, 14, first, lambda row: row.name, max_width=40 if is_job else 28, role=name_role),
         text_column("Name", 10, "name", lambda row: row.title, rank=6, max_width=30),
-        number_column("GPUs", 5, "gpus", lambda row: len(row.positions), _count_text, rank=1),
-        number_column(requested, 5, requested.lower(), lambda row: row.requested, _count_text, rank=2),
-        number_column("Used", 5, "used", lambda row: row.used, _count_text, rank=2),
-        number_column("Busy", 5, "busy", lambda row: row.totals.busy, _count_text, rank=5 if first == "host" else 7),
+        number_column("GPUs", 5, "gpus", lambda row: len(row.positions), count_text, rank=1),
+        number_column(requested, 5, requested.lower(), lambda row: row.requested, count_text, rank=2),
+        number_column("Used", 5, "used", lambda row: row.used, count_text, rank=2),
+        number_column("Busy", 5, "busy", lambda row: row.totals.busy, count_text, rank=5 if first == "host" else 7),
         percent_column(lambda row: row.totals.utilization_percent, 2),
         number_column("Memory", 9, "mem", lambda row: row.totals.used_bytes, bytes_text, rank=3, quantity=_BYTES),
         number_column("Power", 8, "power", lambda row: row.totals.power_watts, power_text, rank=4),
-        number_column("Hosts", 5, "hosts", lambda row: row.hosts, _count_text, rank=6),
+        number_column("Hosts", 5, "hosts", lambda row: row.hosts, count_text, rank=6),
         text_column("Jobs", 10, "jobs", lambda row: " ".join(row.jobs), rank=8, max_width=40, aliases=("job",)),
         text_column(
             "Users",

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Sequence
 from enum import Enum
 from math import ceil
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-from gpumon.core.model import Device, DeviceState
-from gpumon.core.units import MISSING
+from typing_extensions import Self
+
+from gpumon.core.model import DeviceState
+from gpumon.core.units import MISSING, percent_of, percent_text
 from gpumon.present.device_table import DeviceRow, owner_spans
 from gpumon.present.metric_style import load_role, temperature_role
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, merged, plain, width_of
@@ -22,19 +24,26 @@ _STEPS: Final = (4, 8, 16, 32, 64)
 """Preferred numbers of GPUs in a row, so that the number of a GPU can be read from its place."""
 
 
-class HeatMode(Enum):
+ModeT = TypeVar("ModeT", bound="MapMode")
+
+
+class MapMode(Enum):
+    """What a map of GPUs shows."""
+
+    @property
+    def next(self) -> Self:
+        """The mode after this one, or the first one."""
+        modes = list(type(self))
+        return modes[(modes.index(self) + 1) % len(modes)]
+
+
+class HeatMode(MapMode):
     """What the map shows, and in which order; the value is its name for the user."""
 
     UTILIZATION = "utilization"
     MEMORY = "memory"
     TEMPERATURE = "temperature"
     IDLE = "utilization, idle first"
-
-    @property
-    def next(self) -> "HeatMode":
-        """The mode after this one."""
-        modes = list(HeatMode)
-        return modes[(modes.index(self) + 1) % len(modes)]
 
 
 class HeatMap(NamedTuple):
@@ -181,17 +190,12 @@ _Reading = tuple[float | None, str, Role]
 
 def _utilization(row: DeviceRow) -> _Reading:
     value = row.device.get("utilization_gpu_percent")
-    return value, "" if value is None else f"{value:.0f}%", load_role(value)
+    return value, "" if value is None else percent_text(value), load_role(value)
 
 
 def _memory(row: DeviceRow) -> _Reading:
-    value = _memory_percent(row.device)
-    return value, "" if value is None else f"{value:.0f}%", load_role(value)
-
-
-def _memory_percent(device: Device) -> float | None:
-    used, total = device.get("memory_used_bytes"), device.get("memory_total_bytes")
-    return None if used is None or not total else 100 * used / total
+    value = percent_of(row.device.get("memory_used_bytes"), row.device.get("memory_total_bytes"))
+    return value, "" if value is None else percent_text(value), load_role(value)
 
 
 def _temperature(row: DeviceRow) -> _Reading:

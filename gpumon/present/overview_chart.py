@@ -9,7 +9,15 @@ from gpumon.core.metrics import METRICS
 from gpumon.core.model import Device, DeviceState
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.store import BUCKET_SECONDS, Store
-from gpumon.core.units import MISSING, age_text, bytes_text, number_text
+from gpumon.core.units import (
+    MISSING,
+    age_text,
+    bytes_text,
+    compact_rate_text,
+    megahertz_text,
+    number_text,
+    percent_text,
+)
 from gpumon.present.device_table import DeviceRow, short_name, state_span, throttle_text
 from gpumon.present.limits import limit_of, limited_text
 from gpumon.present.metric_style import missing_text
@@ -19,7 +27,6 @@ from gpumon.present.paint.area import Form, PlotSeries, area_chart, with_scale
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.line import Line, Role, Span, cut, line, plain, width_of
 from gpumon.present.time_axis import TimeWindow, axis_text, column_of
-from gpumon.present.totals import short_rate_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -203,7 +210,7 @@ def _reason(problem: Problem | None, width: int) -> list[Line]:
 
 def _percent_text(device: Device, metric: str) -> str:
     value = device.get(metric)
-    return missing_text(device, metric) if value is None else f"{value:.0f}%"
+    return missing_text(device, metric) if value is None else percent_text(value)
 
 
 def _link(device: Device, label: str, name: str) -> Line:
@@ -212,9 +219,9 @@ def _link(device: Device, label: str, name: str) -> Line:
     parts = line(
         Span(f"{label:<8}", Role.DIM),
         Span("↓", Role.LINK),
-        f"{short_rate_text(received):<5} ",
+        f"{compact_rate_text(received):<5} ",
         Span("↑", Role.LINK),
-        f"{short_rate_text(sent):<5}",
+        f"{compact_rate_text(sent):<5}",
     )
     if name == "nvlink":
         return line(*parts, Span(_nvlink_text(device), Role.DIM))
@@ -231,7 +238,7 @@ def _nvlink_text(device: Device) -> str:
 def _clock(row: DeviceRow) -> Line:
     device = row.device
     now, top = device.get("clock_sm_hertz"), device.get("clock_sm_max_hertz")
-    clock = f"{MISSING if now is None else f'{now / 1e6:.0f}'}/{MISSING if top is None else f'{top / 1e6:.0f}'} MHz"
+    clock = f"{megahertz_text(now)}/{megahertz_text(top)} MHz"
     text, is_fault = throttle_text(device.throttle_reasons or ())
     return line(
         Span(f"{'clock':<8}", Role.DIM),

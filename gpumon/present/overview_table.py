@@ -7,7 +7,7 @@ from typing import Final
 
 from gpumon.core.model import Device, DeviceState
 from gpumon.core.store import BUCKET_SECONDS
-from gpumon.core.units import MISSING, age_text, number_text
+from gpumon.core.units import age_text, compact_gibibytes_text, megahertz_text, number_text, percent_of, percent_text
 from gpumon.present.device_table import (
     DeviceRow,
     device_position,
@@ -98,31 +98,23 @@ def _state_sentence(row: DeviceRow, width: int) -> str:
 def _utilization(row: DeviceRow, width: int) -> Line:
     metric = "utilization_gpu_percent"
     percent = row.device.get(metric)
-    text = value_or_mark(row, metric, lambda value: f"{value:.0f}%")
+    text = value_or_mark(row, metric, percent_text)
     return _bar_and_text(row, metric, percent, Span(f"{text:>{_PERCENT_CELLS}}", value_role(row, metric)), width)
 
 
 def _memory(row: DeviceRow, width: int) -> Line:
     device, metric = row.device, "memory_used_bytes"
     used, total = device.get(metric), device.get("memory_total_bytes")
-    percent = None if used is None or not total else 100 * used / total
+    percent = percent_of(used, total)
     role = memory_role(device)
-    text = value_or_mark(row, metric, memory_text)
+    text = value_or_mark(row, metric, compact_gibibytes_text)
     if total is not None:
-        text = f"{'~' if shares_memory(device) else ''}{text}/{memory_text(total)}G"
+        text = f"{'~' if shares_memory(device) else ''}{text}/{compact_gibibytes_text(total)}G"
     if role is Role.PLAIN:
         role = value_role(row, metric)
     else:
         text = f"!{text}"
     return _bar_and_text(row, metric, percent, Span(f" {text:>{_MEMORY_CELLS}}", role), width)
-
-
-def memory_text(value: float | None) -> str:
-    """GiB without the unit, with a decimal where the number is small."""
-    if value is None:
-        return MISSING
-    gibibytes = value / _GIB
-    return f"{gibibytes:.0f}" if gibibytes >= _MIN_DECIMAL_GIB or not gibibytes else f"{gibibytes:.1f}"
 
 
 def _bar_and_text(row: DeviceRow, metric: str, percent: float | None, text: Span, width: int) -> Line:
@@ -149,7 +141,7 @@ def _power(row: DeviceRow, _: int) -> Line:
 
 def _clock(row: DeviceRow, _: int) -> Span:
     metric = "clock_sm_hertz"
-    return Span(value_or_mark(row, metric, lambda value: f"{value / 1e6:.0f}"), value_role(row, metric))
+    return Span(value_or_mark(row, metric, megahertz_text), value_role(row, metric))
 
 
 def _state(row: DeviceRow, _: int) -> Span:

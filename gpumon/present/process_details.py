@@ -1,6 +1,5 @@
 """The screen of one process as lines: charts of its recent values, and what /proc shows of it as entries."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from math import ceil, floor
@@ -9,7 +8,7 @@ from typing import Final, NamedTuple
 from gpumon.core.model import Device
 from gpumon.core.problems import Problem
 from gpumon.core.steps import StepProgress
-from gpumon.core.units import MISSING, bytes_text, duration_text, number_text, short_time_text
+from gpumon.core.units import MISSING, bytes_text, duration_text, local_time_text, short_time_text, spaced_percent_text
 from gpumon.operations.process_details import ProcessDetails, cuda_numbering
 from gpumon.operations.process_origin import ProcessOrigin
 from gpumon.present.entries import Entry
@@ -125,12 +124,12 @@ def _charts(history: ProcessHistory, device: Device) -> list[_Chart]:
             bytes_text,
             Role.MEMORY_HISTORY,
         ),
-        _Chart("SM", series.sm_percent, 100.0, _percent_text, Role.ACTIVITY),
+        _Chart("SM", series.sm_percent, 100.0, spaced_percent_text, Role.ACTIVITY),
         _Chart(
             "Host CPU",
             series.cpu_percent,
             cpu_top,
-            _percent_text,
+            spaced_percent_text,
             Role.SERIES_1,
         ),
         _Chart(
@@ -189,10 +188,6 @@ def _padded(line: Line, width: int) -> Line:
 
 def _largest(values: Sequence[float | None]) -> float:
     return max((value for value in values if value is not None), default=0.0)
-
-
-def _percent_text(value: float | None) -> str:
-    return MISSING if value is None else f"{number_text(value)} %"
 
 
 def origin_entries(origin: ProcessOrigin) -> Iterator[Entry]:
@@ -257,7 +252,7 @@ def _part_text(seconds: float | None, step_seconds: float) -> str:
 
 def started_entry(started_seconds: float) -> Entry:
     """When a process started, in local time."""
-    return "Started", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(started_seconds)), ""
+    return "Started", local_time_text(started_seconds), ""
 
 
 def _reason(details: ProcessDetails, field: str) -> str:

@@ -7,9 +7,17 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gpumon.core.device_use import is_unattributed
 from gpumon.core.model import Device, DeviceState, Frame, Process, ProcessKind
-from gpumon.core.units import MISSING, bytes_text, duration_text, gibibytes_text, number_text, short_time_text
-from gpumon.health.alerts import is_unattributed
+from gpumon.core.units import (
+    MISSING,
+    bytes_text,
+    duration_text,
+    gibibytes_text,
+    number_text,
+    percent_of,
+    short_time_text,
+)
 from gpumon.operations.torch_processes import Owner, owners_of
 from gpumon.present.device_table import device_position
 from gpumon.present.paint.bar import fine_bar
@@ -168,12 +176,9 @@ def _index(row: ProcessRow, _: int) -> Span:
     return Span(row.device.label)
 
 
-def _pid(row: ProcessRow, _: int) -> Span:
-    return Span(MISSING if row.process is None else str(row.process.pid))
-
-
-def _user(row: ProcessRow, _: int) -> Span:
-    return Span(MISSING if row.process is None else row.process.user or MISSING)
+def _process_cell(text: Callable[[Process], str]) -> Callable[[ProcessRow, int], Span]:
+    """A function that returns a value of the process, or a dash in a row without one."""
+    return lambda row, _: Span(MISSING if row.process is None else text(row.process))
 
 
 def _kinds(row: ProcessRow, _: int) -> Span:
@@ -188,17 +193,13 @@ def _memory(row: ProcessRow, _: int) -> Span:
 
 def _memory_percent(row: ProcessRow) -> float | None:
     """The share of the device's memory."""
-    used, total = _sort_memory(row), row.device.get("memory_total_bytes")
-    return None if used is None or not total else min(100.0, 100 * used / total)
+    percent = percent_of(_sort_memory(row), row.device.get("memory_total_bytes"))
+    return None if percent is None else min(100.0, percent)
 
 
 def _memory_bar(row: ProcessRow, width: int) -> Line:
     percent = _memory_percent(row)
     return () if percent is None else fine_bar(percent / 100, width, Role.MEMORY_HISTORY)
-
-
-def _sm(row: ProcessRow, _: int) -> Span:
-    return Span(MISSING if row.process is None else number_text(row.process.sm_percent))
 
 
 def _torch(row: ProcessRow, _: int) -> Span:
@@ -212,18 +213,6 @@ def _step(row: ProcessRow, _: int) -> Span:
     if row.step_seconds is None:
         return Span(MISSING, Role.DIM)
     return Span(short_time_text(row.step_seconds))
-
-
-def _cpu(row: ProcessRow, _: int) -> Span:
-    return Span(MISSING if row.process is None else number_text(row.process.cpu_percent))
-
-
-def _host_memory(row: ProcessRow, _: int) -> Span:
-    return Span(MISSING if row.process is None else bytes_text(row.process.host_memory_bytes))
-
-
-def _age(row: ProcessRow, _: int) -> Span:
-    return Span(MISSING if row.process is None else duration_text(row.process.age_seconds))
 
 
 def _command(row: ProcessRow, _: int) -> Span:
@@ -259,11 +248,18 @@ def _command_text(row: ProcessRow) -> str:
 
 PROCESS_COLUMNS: Final[tuple[Column[ProcessRow], ...]] = (
     Column("GPU", 3, _index, rank=0, id="gpu", sort_key=_sort_index),
-    Column("PID", 7, _pid, rank=0, id="pid", sort_key=_of_process(lambda process: process.pid)),
+    Column(
+        "PID",
+        7,
+        _process_cell(lambda process: str(process.pid)),
+        rank=0,
+        id="pid",
+        sort_key=_of_process(lambda process: process.pid),
+    ),
     Column(
         "User",
         9,
-        _user,
+        _process_cell(lambda process: process.user or MISSING),
         rank=2,
         align=Align.LEFT,
         id="user",
@@ -273,7 +269,7 @@ PROCESS_COLUMNS: Final[tuple[Column[ProcessRow], ...]] = (
     Column(
         "SM%",
         4,
-        _sm,
+        _process_cell(lambda process: number_text(process.sm_percent)),
         rank=2,
         min_table_width=70,
         id="sm",
@@ -326,7 +322,7 @@ PROCESS_COLUMNS: Final[tuple[Column[ProcessRow], ...]] = (
     Column(
         "CPU%",
         5,
-        _cpu,
+        _process_cell(lambda process: number_text(process.cpu_percent)),
         rank=3,
         id="cpu",
         sort_key=_of_process(lambda process: process.cpu_percent),
@@ -335,7 +331,7 @@ PROCESS_COLUMNS: Final[tuple[Column[ProcessRow], ...]] = (
     Column(
         "Host mem",
         8,
-        _host_memory,
+        _process_cell(lambda process: bytes_text(process.host_memory_bytes)),
         rank=5,
         id="host-memory",
         sort_key=_of_process(lambda process: process.host_memory_bytes),
@@ -346,7 +342,7 @@ PROCESS_COLUMNS: Final[tuple[Column[ProcessRow], ...]] = (
     Column(
         "Age",
         6,
-        _age,
+        _process_cell(lambda process: duration_text(process.age_seconds)),
         rank=4,
         id="age",
         sort_key=_of_process(lambda process: process.age_seconds),

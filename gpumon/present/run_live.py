@@ -1,9 +1,11 @@
 """The live metrics of a run with those of its GPU on one time axis, and the memory that it uses."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
-from gpumon.core.units import MISSING, bytes_text
+from gpumon.core.metrics import Unit
+from gpumon.core.units import MISSING, bytes_text, power_text, spaced_percent_text, value_text
 from gpumon.insight.workload_verdict import DeviceSample
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.device_table import throttle_text
@@ -11,7 +13,6 @@ from gpumon.present.paint.bar import pointers, stacked_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, section_heading, width_of
 from gpumon.present.paint.sparkline import sparkline
 from gpumon.present.time_axis import RunAxis, column_means, run_axis
-from gpumon.present.workload_text import label_text, measurement_text
 from gpumon.workload_runs.state import MemorySample, RunState
 
 _LABEL_WIDTH: Final = 17
@@ -20,6 +21,8 @@ _MIN_BAR: Final = 10
 _ALLOCATED: Final = "█"
 _ACTIVE: Final = "▓"
 _RESERVED: Final = "░"
+_megahertz: Final = partial(value_text, unit=Unit.HERTZ)
+_celsius: Final = partial(value_text, unit=Unit.CELSIUS)
 
 
 class _Track(NamedTuple):
@@ -76,13 +79,9 @@ def _track_line(track: _Track, axis: RunAxis) -> Line:
 
 
 def _metric_tracks(run: WorkloadRun) -> Iterable[_Track]:
-    for name, samples in run.state.metrics.items():
+    for metric, samples in run.state.metrics.items():
         points: list[tuple[float, float | None]] = [(sample.time_seconds, sample.value) for sample in samples]
-        yield _Track(label_text(name), points, None, _formatter(run.state.units[name]))
-
-
-def _formatter(unit: str) -> Callable[[float], str]:
-    return lambda value: measurement_text(value, unit)
+        yield _Track(metric.label, points, None, metric.text)
 
 
 def _peer_tracks(run: WorkloadRun) -> list[_Track]:
@@ -91,9 +90,10 @@ def _peer_tracks(run: WorkloadRun) -> list[_Track]:
     for label, samples in run.peer_samples.items():
         busy = [(sample.time_seconds, sample.utilization_percent) for sample in samples]
         power = [(sample.time_seconds, sample.power_watts) for sample in samples]
-        tracks.append(_Track(f"GPU {label} util", busy, 100, _percent, interval_seconds=run.interval_seconds))
+        seconds = run.interval_seconds
+        tracks.append(_Track(f"GPU {label} util", busy, 100, spaced_percent_text, interval_seconds=seconds))
         limit = samples[-1].power_limit_watts
-        tracks.append(_Track(f"GPU {label} power", power, limit, _watts, Role.POWER, run.interval_seconds))
+        tracks.append(_Track(f"GPU {label} power", power, limit, power_text, Role.POWER, seconds))
     return tracks
 
 
@@ -109,29 +109,13 @@ def _device_tracks(run: WorkloadRun) -> list[_Track]:
         return [(sample.time_seconds, value_of(sample)) for sample in run.samples]
 
     tracks = [
-        _Track("GPU utilization", points(lambda sample: sample.utilization_percent), 100, _percent),
-        _Track("GPU power", points(lambda sample: sample.power_watts), latest.power_limit_watts, _watts),
+        _Track("GPU utilization", points(lambda sample: sample.utilization_percent), 100, spaced_percent_text),
+        _Track("GPU power", points(lambda sample: sample.power_watts), latest.power_limit_watts, power_text),
         _Track("GPU SM clock", points(lambda sample: sample.clock_hertz), latest.clock_max_hertz, _megahertz),
         _Track("GPU temperature", points(lambda sample: sample.temperature_celsius), 100, _celsius),
         _Track("GPU memory", points(lambda sample: sample.memory_used_bytes), total, bytes_text, Role.MEMORY_HISTORY),
     ]
     return [track._replace(interval_seconds=run.interval_seconds) for track in tracks]
-
-
-def _percent(value: float) -> str:
-    return f"{value:.0f} %"
-
-
-def _watts(value: float) -> str:
-    return f"{value:.0f} W"
-
-
-def _megahertz(value: float) -> str:
-    return f"{value / 1e6:.0f} MHz"
-
-
-def _celsius(value: float) -> str:
-    return f"{value:.0f} °C"
 
 
 def _throttle_lines(run: WorkloadRun, width: int) -> list[Line]:
@@ -142,7 +126,7 @@ def _throttle_lines(run: WorkloadRun, width: int) -> list[Line]:
     reasons, is_fault = throttle_text(latest.throttle_reasons)
     limits = []
     if latest.power_limit_watts is not None:
-        limits.append(f"power limit {_watts(latest.power_limit_watts)}")
+        limits.append(f"power limit {power_text(latest.power_limit_watts)}")
     if latest.clock_max_hertz is not None:
         limits.append(f"max clock {_megahertz(latest.clock_max_hertz)}")
     scales = f"   scaled to {', '.join(limits)}" if limits else ""

@@ -7,12 +7,12 @@ from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from gpumon.core.units import short_time_text
+from gpumon.core.workload_metrics import MetricFormat, WorkloadMetric
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.paint.bar import progress_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, width_of
 from gpumon.present.paint.plot import AxisTick, Curve, legend, plot
-from gpumon.present.run_series import Comparison, MetricSweep, comparisons_of, number_of, sweeps_of
-from gpumon.present.workload_text import BYTE_UNITS, label_text, measurement_text
+from gpumon.present.run_series import Comparison, MetricSweep, comparisons_of, is_drawable, sweeps_of
 from gpumon.workload_runs.state import RunResult, RunState
 
 MIN_WIDTH: Final = 60
@@ -68,7 +68,7 @@ def _plot_lines(run: WorkloadRun, result: RunResult, width: int) -> list[Line]:
     sweeps, rest = sweeps_of(result.measurements)
     sections = [_sweep_lines(sweep, width) for sweep in sweeps[:_MAX_SWEEPS]]
     sections += [comparison_lines(comparison, width) for comparison in comparisons_of(rest)[:_MAX_COMPARISONS]]
-    if not any(metric.get("case") for metric in result.measurements):  # else it would be one case after the other
+    if not any(item.case for item in result.measurements):  # else it would be one case after the other
         sections += _time_plots(run, width)
     return [part for section in sections for part in ((), *section)]
 
@@ -79,12 +79,11 @@ def _sweep_lines(sweep: MetricSweep, width: int) -> list[Line]:
         Curve(name, [places[at] for at in values], list(values.values())) for name, values in sweep.curves.items()
     ]
     ticks = [AxisTick(places[at], label) for at, label in sweep.labels.items()]
-    unit = sweep.title.rpartition(", ")[2]
     by = f" by {sweep.axis}" if sweep.axis else ""
-    can_grow = "/" not in unit and _is_wide(list(sweep.labels))
+    can_grow = "/" not in sweep.metric.unit and _is_wide(list(sweep.labels))
     ratio = _MAX_LINEAR_RATIO_OF_AMOUNTS if can_grow else _MAX_LINEAR_RATIO
     shown = _thinned(ticks, width - _VALUE_WIDTH)
-    return plotted(curves, unit, shown, width, title=f"{sweep.title}{by}", max_linear_ratio=ratio)
+    return plotted(curves, sweep.metric, shown, width, title=f"{sweep.title}{by}", max_linear_ratio=ratio)
 
 
 def _places(positions: Sequence[float]) -> dict[float, float]:
@@ -123,21 +122,21 @@ def _time_plots(run: WorkloadRun, width: int) -> list[list[Line]]:
     """Each live metric with many values over the time since the start."""
     began = run.state.began_seconds
     sections: list[list[Line]] = []
-    for name, samples in run.state.metrics.items():
-        can_plot = all(number_of({"value": sample.value}) is not None for sample in samples)
+    for metric, samples in run.state.metrics.items():
+        can_plot = all(is_drawable(sample.value) for sample in samples)
         if began is None or len(samples) < _MIN_SAMPLES or not can_plot:
             continue
         seconds = [max(0.0, sample.time_seconds - began) for sample in samples]
-        curve = Curve(f"{label_text(name)} over time", seconds, [sample.value for sample in samples])
+        curve = Curve(f"{metric.label} over time", seconds, [sample.value for sample in samples])
         end = seconds[-1]
         ticks = [AxisTick(0.0, "0 s"), *(AxisTick(share * end, short_time_text(share * end)) for share in (0.5, 1.0))]
-        sections.append(plotted([curve], run.state.units[name], ticks, width, has_points=False))
+        sections.append(plotted([curve], metric, ticks, width, has_points=False))
     return sections
 
 
 def plotted(
     curves: Sequence[Curve],
-    unit: str,
+    metric: WorkloadMetric,
     x_ticks: Sequence[AxisTick],
     width: int,
     *,
@@ -150,7 +149,7 @@ def plotted(
 
     Args:
         curves: The curves.
-        unit: Unit of the values.
+        metric: Has the unit of the values, and writes them.
         x_ticks: Labels of the horizontal axis.
         width: Cells of a line.
         title: Stands before the legend; by default the unit.
@@ -162,23 +161,23 @@ def plotted(
     is_wide = min(values) > 0 and max(values) > max_linear_ratio * min(values)
     if is_wide:
         curves = [curve._replace(y=[log10(value) for value in curve.y]) for curve in curves]
-        y_ticks = [AxisTick(log10(value), measurement_text(value, unit)) for value in _powers(values, unit)]
+        y_ticks = [AxisTick(log10(value), metric.text(value)) for value in _powers(values, metric)]
     elif not from_zero and min(values) > max(values) / 2:
-        step = _round_above(max(max(values) - min(values), max(values) / 100) / 2, unit)
+        step = _round_above(max(max(values) - min(values), max(values) / 100) / 2, metric)
         first, last = floor(min(values) / step), ceil(max(values) / step)
         first, last = (first - 1, last + 1) if first == last else (first, last)
-        y_ticks = [AxisTick(step * count, measurement_text(step * count, unit)) for count in range(first, last + 1)]
+        y_ticks = [AxisTick(step * count, metric.text(step * count)) for count in range(first, last + 1)]
     else:
-        top = _round_above(max(values), unit)
-        y_ticks = [AxisTick(share * top, measurement_text(share * top, unit)) for share in (0.0, 0.5, 1.0)]
+        top = _round_above(max(values), metric)
+        y_ticks = [AxisTick(share * top, metric.text(share * top)) for share in (0.0, 0.5, 1.0)]
     scale = ", logarithmic" if is_wide else ""
-    heading = _flowed(Span(f" {title or unit}{scale}  ", Role.ACCENT), legend(curves), width)
+    heading = _flowed(Span(f" {title or metric.unit}{scale}  ", Role.ACCENT), legend(curves), width)
     return [*heading, *plot(curves, width, _HEIGHT, x_ticks, y_ticks, has_points=has_points)]
 
 
-def _powers(values: Sequence[float], unit: str) -> list[float]:
+def _powers(values: Sequence[float], metric: WorkloadMetric) -> list[float]:
     """Powers of ten, or for bytes of two, from below the smallest value to above the largest."""
-    if unit not in BYTE_UNITS:
+    if metric.format is not MetricFormat.BYTES:
         return [10.0**power for power in range(floor(log10(min(values))), ceil(log10(max(values))) + 1)]
     first, last = floor(log2(min(values))), ceil(log2(max(values)))
     step = ceil((last - first) / _MAX_BYTE_STEPS)
@@ -200,23 +199,23 @@ def _flowed(title: Span, names: Sequence[Span], width: int) -> list[Line]:
 
 def comparison_lines(comparison: Comparison, width: int) -> list[Line]:
     """A bar for each value; all have one scale, which ends at the highest value or limit."""
-    unit = comparison.unit
+    metric = comparison.metric
     top = max(max(compared.value, compared.limit or 0.0) for compared in comparison.values) or 1.0
     name_width = min(_NAME_WIDTH, max(width_of(compared.name) for compared in comparison.values))
     room = width - name_width - _VALUE_WIDTH - 5
-    scale = Span(f"a full bar is {measurement_text(top, unit)}", Role.DIM)
+    scale = Span(f"a full bar is {metric.text(top)}", Role.DIM)
     lines = [cut((Span(f" {comparison.title}  ", Role.ACCENT), scale), width)]
     for name, value, _ in comparison.values:
-        text = clipped(measurement_text(value, unit), _VALUE_WIDTH)
+        text = clipped(metric.text(value), _VALUE_WIDTH)
         bar = Span(progress_bar(value / top, room), Role.SERIES_1)
         lines.append(line(f" {clipped(name, name_width):<{name_width}} {text:>{_VALUE_WIDTH}} ", bar))
     return lines
 
 
-def _round_above(value: float, unit: str) -> float:
+def _round_above(value: float, metric: WorkloadMetric) -> float:
     """A round number of the unit, or of KiB, MiB and so on, that is not below the value."""
-    if unit in BYTE_UNITS and value >= 1024:
-        return 1024 * _round_above(value / 1024, unit)
+    if metric.format is MetricFormat.BYTES and value >= 1024:
+        return 1024 * _round_above(value / 1024, metric)
     power = 1.0
     while power * 10 <= value:
         power *= 10

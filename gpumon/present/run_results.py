@@ -2,25 +2,25 @@
 
 from collections.abc import Mapping
 from textwrap import wrap
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gpumon.core.units import MISSING, short_time_text
+from gpumon.core.workload_metrics import Measurement
 from gpumon.operations.workload import MetricChange, WorkloadRun
 from gpumon.present.case_table import case_lines, without_cases
 from gpumon.present.paint.line import Line, Role, Span, line, plain, section_heading, width_of
 from gpumon.present.paint.table import Align, Column, fit_columns, headings, row_line
-from gpumon.present.workload_text import change_text, label_text, measurement_text, share_of_limit, share_text
+from gpumon.present.workload_text import change_text, share_text
 from gpumon.present.workloads import outcome_text, state_span
-from gpumon.workload_runs.protocol import metric_key
 
 _STATE_WIDTH: Final = 9
 _MIN_TEXT: Final = 20
 
 
 class ResultRow(NamedTuple):
-    """A metric of a result, and its change since the last comparable run."""
+    """A measurement of a result, and its change since the last comparable run."""
 
-    metric: Mapping[str, Any]
+    item: Measurement
     change: MetricChange | None
 
 
@@ -46,9 +46,9 @@ def result_lines(run: WorkloadRun, width: int) -> list[Line]:
     lines += [line(" ", *row) for row in cases]
     single = without_cases(result.measurements)
     if single:
-        changes = {(change.name, change.case): change for change in run.changes}
+        changes = {change.key: change for change in run.changes}
         columns = fit_columns(RESULT_COLUMNS, width - 2)
-        rows = [ResultRow(metric, changes.get(metric_key(metric))) for metric in single]
+        rows = [ResultRow(item, changes.get(item.key)) for item in single]
         lines += [(), line(Span(" " + plain(headings(columns)), Role.ACCENT))]
         lines += [line(" ", *row_line(columns, row)) for row in rows]
     if run.changes:
@@ -58,25 +58,24 @@ def result_lines(run: WorkloadRun, width: int) -> list[Line]:
 
 
 def _name(row: ResultRow, _: int) -> Span:
-    return Span(label_text(row.metric["name"]))
+    return Span(row.item.metric.label)
 
 
 def _value(row: ResultRow, _: int) -> Span:
-    return Span(measurement_text(row.metric["value"], row.metric["unit"]))
+    return Span(row.item.text)
 
 
 def _limit(row: ResultRow, _: int) -> Span:
-    limit = row.metric.get("limit")
-    return Span("" if limit is None else measurement_text(limit, row.metric["unit"]))
+    return Span("" if row.item.limit is None else row.item.metric.text(row.item.limit))
 
 
 def _share(row: ResultRow, _: int) -> Span:
-    share = share_of_limit(row.metric)
+    share = row.item.share_of_limit
     return Span("" if share is None else share_text(share))
 
 
 def _repetitions(row: ResultRow, _: int) -> Span:
-    return Span(str(row.metric["repetitions"]))
+    return Span(str(row.item.repetitions))
 
 
 def _change(row: ResultRow, _: int) -> Span:
@@ -84,7 +83,7 @@ def _change(row: ResultRow, _: int) -> Span:
 
 
 def _source(row: ResultRow, _: int) -> Span:
-    return Span(str(row.metric.get("limit_source") or ""), Role.DIM)
+    return Span(row.item.limit_source, Role.DIM)
 
 
 RESULT_COLUMNS: Final[tuple[Column[ResultRow], ...]] = (

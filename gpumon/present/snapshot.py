@@ -111,3 +111,8 @@ def who_text(frames: tuple[SnapshotFrame, ...]) -> str:
     if own is None or own == frames[0]:
         return frame_text(frames[0])
     return f"{frame_text(frames[0])}, called by {frame_text(own)}"
+
+
+def change_text(change: int) -> str:
+    """A change with its sign."""
+    return f"{'-' if change < 0 else '+'}{bytes_text(abs(change))}" if change else "0 B"

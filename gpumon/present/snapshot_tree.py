@@ -8,8 +8,7 @@ from gpumon.core.units import bytes_text
 from gpumon.present.paint.bar import DONE, stacked_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, width_of
 from gpumon.present.paint.table import LazyRow
-from gpumon.present.snapshot import place_text
-from gpumon.present.snapshot_report import change_text
+from gpumon.present.snapshot import change_text, place_text
 from gpumon.snapshots.stack_tree import StackNode
 
 _SIZE, _BLOCKS, _BAR = 9, 8, 12

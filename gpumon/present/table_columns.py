@@ -5,6 +5,7 @@ from typing import Any
 
 from gpumon.present.alerts import ALERT_COLUMNS
 from gpumon.present.cost import CALL_COLUMNS
+from gpumon.present.fleet import FLEET_USAGE_COLUMNS
 from gpumon.present.fleet_map import FleetMetric, map_columns
 from gpumon.present.fleet_tables import (
     FLEET_FINDING_COLUMNS,
@@ -13,7 +14,6 @@ from gpumon.present.fleet_tables import (
     FLEET_JOB_COLUMNS,
     FLEET_USER_COLUMNS,
 )
-from gpumon.present.fleet_usage import FLEET_USAGE_COLUMNS
 from gpumon.present.jobs import JOB_COLUMNS
 from gpumon.present.overview_table import OVERVIEW_COLUMNS
 from gpumon.present.paint.table import Column

@@ -8,10 +8,11 @@ import math
 import operator
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Generic
 
 from gpumon.core.text import safe_text
+from gpumon.core.units import BYTES_PER_UNIT, SECONDS_PER_UNIT
 from gpumon.present.paint.table import Align, Column, Quantity, RowT
 
 MAX_PATTERN: Final = 100
@@ -32,11 +33,11 @@ _COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
     "<=": operator.le,
 }
-_BYTE_UNITS: Final = {
-    prefix + ending: 1 << 10 * power for power, prefix in enumerate("kmgt", 1) for ending in ("", "b", "ib")
+_UNITS: Final[Mapping[Quantity, Mapping[str, float]]] = {
+    Quantity.BYTES: BYTES_PER_UNIT,
+    Quantity.SECONDS: SECONDS_PER_UNIT,
+    Quantity.NUMBER: {"": 1, "%": 1},
 }
-_SECOND_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_UNITS: Final = {Quantity.BYTES: _BYTE_UNITS, Quantity.SECONDS: _SECOND_UNITS, Quantity.NUMBER: {"": 1, "%": 1}}
 _UNIT_NAMES: Final = {Quantity.BYTES: "10K, 10M, 10G or 10T", Quantity.SECONDS: "10s, 10m, 10h or 10d"}
 _REPETITION: Final = re.compile(r"[*+]|\{[^}]*\}")
 _ESCAPE_OR_SET: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)

@@ -1,9 +1,9 @@
 """What charts show of a history: the zoom, whether they follow the newest values, and a cursor at one moment."""
 
-import time
 from typing import Final
 
 from gpumon.core.model import Frame
+from gpumon.core.units import precise_age_text, time_of_day_text
 from gpumon.present.time_axis import ZOOMS, TimeWindow, column_of, zooms_for
 
 DEFAULT_ZOOM: Final = ZOOMS.index(2.0)
@@ -99,11 +99,4 @@ def moment_text(seconds: float, frame: Frame) -> str:
         frame: The latest frame.
     """
     age = max(0.0, frame.monotonic_seconds - seconds)
-    return f"{_age_text(int(age))} ago, {time.strftime('%H:%M:%S', time.localtime(frame.time_seconds - age))}"
-
-
-def _age_text(seconds: int) -> str:
-    hours, minutes = divmod(seconds // 60, 60)
-    if hours:
-        return f"{hours}h {minutes:02d}m"
-    return f"{minutes}m {seconds % 60:02d}s" if minutes else f"{seconds}s"
+    return f"{precise_age_text(age)} ago, {time_of_day_text(frame.time_seconds - age)}"

@@ -1,10 +1,9 @@
 """The first line of every screen: the screens with their digits, the host, and the source with its state."""
 
-import time
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from gpumon.core.units import age_text
+from gpumon.core.units import age_text, local_time_text
 from gpumon.health.alerts import Severity
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, merged, width_of
 from gpumon.session.view_state import ViewState
@@ -166,7 +165,7 @@ def _right(view: ViewState, layout: _Layout) -> Line:
     else:
         spans += [Span("● ", Role.ACCENT), Span(f"{view.source} ")]
     if layout.clock and frame.time_seconds:
-        spans.append(Span(f" {time.strftime('%H:%M', time.localtime(frame.time_seconds))} ", Role.DIM))
+        spans.append(Span(f" {local_time_text(frame.time_seconds, '%H:%M')} ", Role.DIM))
     return merged(spans)
 
 

@@ -1,10 +1,9 @@
 """The memory of a GPU from zero to its total: a row per part, with the mark and the glyph that it has in the bar."""
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from gpumon.core.units import bytes_text, counted
+from gpumon.core.units import bytes_text, counted, time_of_day_text
 from gpumon.health.alerts import Alert
 from gpumon.operations.torch_processes import Owner
 from gpumon.operations.waterfall import MemoryPart, PartKind, Waterfall
@@ -164,7 +163,7 @@ def oom_lines(alerts: Sequence[Alert], width: int) -> list[Line]:
     if not alerts:
         return []
     newest = max(alerts, key=lambda alert: alert.since_seconds)
-    at = time.strftime("%H:%M:%S", time.localtime(newest.since_seconds))
+    at = time_of_day_text(newest.since_seconds)
     more = f", {counted(len(alerts) - 1, 'more process')} before" if len(alerts) > 1 else ""
     text = f" ! {at} {newest.detail.rstrip('.')}{more} (e: explain, a: acknowledge)"
     if width_of(text) > width:

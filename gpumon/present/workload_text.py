@@ -1,4 +1,4 @@
-"""Text about workloads: measurements with units, shares of a limit, changes, parameters and planned resources."""
+"""Text about workloads: shares of a limit, changes, parameters and planned resources; their list."""
 
 from collections.abc import Mapping
 from textwrap import wrap
@@ -6,30 +6,12 @@ from typing import Any, Final
 
 from gpumon.core.text import safe_text
 from gpumon.core.units import MISSING, bytes_text
-from gpumon.workload_runs.catalogue import WorkloadInfo
-from gpumon.workload_runs.parameters import Value
+from gpumon.core.workload_metrics import significant_text
+from gpumon.workload_runs.catalogue import Catalogue, WorkloadInfo
+from gpumon.workload_runs.parameters import Value, WorkloadParameter
 
 _COMMENT_WIDTH: Final = 76
-BYTE_UNITS: Final = frozenset({"B", "byte", "bytes"})
-
-
-def measurement_text(value: object, unit: str = "") -> str:
-    """A value with four significant digits, and its unit."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return MISSING
-    if unit in BYTE_UNITS:
-        return bytes_text(value)
-    return f"{_number(float(value))} {unit}".rstrip()
-
-
-def _number(value: float) -> str:
-    if value == 0:
-        return "0"
-    if abs(value) >= 1e7 or abs(value) < 1e-3:
-        return f"{value:.3g}"
-    if abs(value) >= 999.95:
-        return f"{value:.0f}"
-    return f"{value:.4g}"
+_LIST_WIDTH: Final = 110
 
 
 def share_text(share: float | None) -> str:
@@ -42,19 +24,6 @@ def change_text(share: float | None) -> str:
     return "" if share is None else f"{share * 100:+.1f} %"
 
 
-def label_text(name: str) -> str:
-    """A label for a name such as ``throughput_first_second``."""
-    return name.replace("_", " ")
-
-
-def share_of_limit(metric: Mapping[str, Any]) -> float | None:
-    """A metric of a result as a share of its limit, or None without a limit."""
-    limit = metric.get("limit")
-    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit:
-        return None
-    return float(metric["value"]) / float(limit)
-
-
 def resources_text(plan: Mapping[str, Any] | None) -> str:
     """The most that a run will use according to its plan."""
     uses = {} if plan is None else plan.get("uses", {})
@@ -65,7 +34,7 @@ def resources_text(plan: Mapping[str, Any] | None) -> str:
             parts.append(f"{bytes_text(value)} of {resource}")
     seconds = uses.get("seconds")
     if isinstance(seconds, (int, float)):
-        parts.append(f"about {_number(float(seconds))} s")
+        parts.append(f"about {significant_text(float(seconds))} s")
     if uses.get("peers") is True:
         parts.append("the other GPUs too")
     return ", ".join(parts) or "unknown resources"
@@ -104,3 +73,30 @@ def _values_comment(label: str, values: Mapping[str, Value]) -> str:
 
 def _comment(text: str) -> str:
     return "\n".join(wrap(text, _COMMENT_WIDTH, initial_indent="# ", subsequent_indent="#   "))
+
+
+def workload_list_lines(catalogue: Catalogue) -> list[str]:
+    """The output of ``gpumon workloads``: a block per workload, then a line per broken file with its reason."""
+    lines: list[str] = []
+    for workload in catalogue.workloads:
+        origin = "" if workload.origin == "gpumon" else f"  ({workload.origin})"
+        lines += [f"{workload.name}{origin}", *_paragraph(workload.purpose), *_paragraph(f"Needs: {workload.needs}")]
+        lines += [line for parameter in workload.parameters for line in _parameter_lines(parameter)]
+        lines.append("")
+    lines += [f"! {safe_text(str(broken.file))}: {broken.reason}" for broken in catalogue.broken]
+    return lines if catalogue.broken else lines[:-1]
+
+
+def _parameter_lines(parameter: WorkloadParameter) -> list[str]:
+    default, default_cpu = parameter_text(parameter.default), parameter_text(parameter.default_cpu)
+    on_cpu = "" if default_cpu == default else f", on the CPU {default_cpu}"
+    return wrap(
+        f"{parameter.name}={default}{on_cpu}  {parameter.help} ({parameter.range_text})",
+        _LIST_WIDTH,
+        initial_indent="    --set ",
+        subsequent_indent="          ",
+    )
+
+
+def _paragraph(text: str) -> list[str]:
+    return wrap(text, _LIST_WIDTH, initial_indent="    ", subsequent_indent="    ")

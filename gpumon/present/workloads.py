@@ -1,6 +1,6 @@
 """The tables of the workloads screen: the catalogue, the runs of this gpumon, and the results saved before."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -8,13 +8,14 @@ from typing import Any, Final, NamedTuple
 from gpumon.core.model import short_product_name
 from gpumon.core.text import safe_text
 from gpumon.core.units import MISSING, age_text
-from gpumon.operations.workload import WorkloadRun
+from gpumon.core.workload_metrics import label_text
+from gpumon.operations.workload import WorkloadRun, measurements_of
 from gpumon.present.paint.bar import progress_bar
 from gpumon.present.paint.line import Role, Span
 from gpumon.present.paint.table import Align, Column, Quantity
-from gpumon.present.workload_text import change_text, label_text, measurement_text
+from gpumon.present.workload_text import change_text
 from gpumon.workload_runs.catalogue import BrokenWorkload, Catalogue, WorkloadInfo
-from gpumon.workload_runs.protocol import VerdictKind, metric_key
+from gpumon.workload_runs.protocol import VerdictKind
 
 _VERDICTS: Final = {
     VerdictKind.OK: Span("OK", Role.ACCENT),
@@ -65,10 +66,9 @@ def main_result(run: WorkloadRun) -> str:
     """The first metric of the result, or before the end the latest value of the first live metric."""
     state = run.state
     if state.result is not None and state.result.measurements:
-        first = state.result.measurements[0]
-        return measurement_text(first["value"], first["unit"])
-    for name, samples in state.metrics.items():
-        return measurement_text(samples[-1].value, state.units[name])
+        return state.result.measurements[0].text
+    for metric, samples in state.metrics.items():
+        return metric.text(samples[-1].value)
     return MISSING
 
 
@@ -76,8 +76,8 @@ def main_change(run: WorkloadRun) -> str:
     """The change of the first metric since the last comparable run."""
     if run.state.result is None or not run.state.result.measurements:
         return ""
-    main = metric_key(run.state.result.measurements[0])
-    return next((change_text(change.share) for change in run.changes if (change.name, change.case) == main), "")
+    main = run.state.result.measurements[0].key
+    return next((change_text(change.share) for change in run.changes if change.key == main), "")
 
 
 # The catalogue
@@ -272,9 +272,8 @@ def _earlier_verdict(row: EarlierRow, _: int) -> Span:
 
 
 def _earlier_result(row: EarlierRow, _: int) -> Span:
-    metrics: Sequence[Any] = row.get("figures") or ()
-    first = metrics[0] if metrics and isinstance(metrics[0], dict) else {}
-    return Span(safe_text(measurement_text(first.get("value"), str(first.get("unit", ""))), 40), Role.DIM)
+    first = next(iter(measurements_of(row)), None)
+    return Span(MISSING if first is None else safe_text(first.text, 40), Role.DIM)
 
 
 def _earlier_parameters(row: EarlierRow, _: int) -> Span:

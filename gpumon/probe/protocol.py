@@ -21,6 +21,7 @@ from gpumon.core.allocator import (
 )
 from gpumon.core.collectives import parse_recording
 from gpumon.core.json_fields import Json, as_count, as_flag, as_list, as_number, as_object, as_text, as_tuple, required
+from gpumon.core.json_text import json_bytes
 from gpumon.core.oom_file import parse_oom_name
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.stacks import MAX_THREADS, ThreadStack, parse_thread
@@ -82,12 +83,12 @@ Message = ProbedProcess | ProbeReading | Reply
 
 def pace_line(seconds: float) -> bytes:
     """A request for statistics at an interval."""
-    return _line({"ask": "pace", "interval_seconds": min(max(seconds, MIN_PACE), MAX_PACE)})
+    return json_bytes({"ask": "pace", "interval_seconds": min(max(seconds, MIN_PACE), MAX_PACE)})
 
 
 def request_line(ask: RequestKind, number: int, arguments: Mapping[str, int]) -> bytes:
     """A request for one answer."""
-    return _line({"ask": ask.value, "id": number, **arguments})
+    return json_bytes({"ask": ask.value, "id": number, **arguments})
 
 
 def parse(line: bytes, pid: int) -> Message | None:
@@ -118,10 +119,6 @@ def result_of(ask: RequestKind, reply: Reply) -> RequestResult:
         return _RESULTS[ask](reply.body)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError, IndexError) as error:
         raise ProtocolError(safe_text(str(error), 200)) from None
-
-
-def _line(document: Mapping[str, Any]) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
 def _document(line: bytes) -> Json:

@@ -1,28 +1,23 @@
 """Alerts that reach people who look elsewhere: a bell, a notification of the terminal, and a command."""
 
-from __future__ import annotations
-
-import json
 import subprocess
 from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from os import killpg
 from pathlib import Path
 from signal import SIGKILL
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from gpumon.core.json_text import json_line
 from gpumon.core.limits import limit_problem
+from gpumon.core.model import Frame
 from gpumon.core.ownership import root_ownership_problem
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_bytes, safe_text
 from gpumon.health.alerts import Alert, AlertChange, Severity
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from gpumon.core.model import Frame
-    from gpumon.session.background import RunInBackground
+from gpumon.session.background import RunInBackground
 
 COMMAND_SECONDS: Final = 10.0
 _MAX_WAITING: Final = 20
@@ -54,20 +49,21 @@ class AlertNotifier:
     Args:
         settings: How to notify.
         in_background: Runs the command.
-        show: Called with a sentence for the bell and the terminal.
         report: Called with the reason if the command fails, but not again while it keeps failing.
+
+    Attributes:
+        show: Called with a sentence for the bell and the terminal.
     """
 
     def __init__(
         self,
         settings: NotifySettings,
         in_background: RunInBackground,
-        show: Callable[[str], None],
         report: Callable[[Problem], None],
     ) -> None:
         self._settings = settings
         self._in_background = in_background
-        self._show = show
+        self.show: Callable[[str], object] = lambda _: None
         self._report = report
         self._has_frame = False
         self._waiting: deque[str] = deque(maxlen=_MAX_WAITING)
@@ -82,13 +78,13 @@ class AlertNotifier:
             return
         if self._settings.bell or self._settings.terminal:
             more = f" and {len(alerts) - 1} more" if len(alerts) > 1 else ""
-            self._show(safe_text(f"{alerts[0].detail}{more}", _MAX_TEXT))
+            self.show(safe_text(f"{alerts[0].detail}{more}", _MAX_TEXT))
         self.run_command_for(alerts, frame)
 
     def run_command_for(self, alerts: Iterable[Alert], frame: Frame) -> None:
         """Run the command, if there is one, for alerts or for what the user has waited for."""
         if self._settings.command:
-            self._waiting.extend(json.dumps(_document(alert, frame), ensure_ascii=False) for alert in alerts)
+            self._waiting.extend(json_line(_document(alert, frame)) for alert in alerts)
             self._run_next()
 
     def _run_next(self) -> None:

@@ -13,7 +13,7 @@ from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS
 from gpumon.health.alerts import DEFAULT_THRESHOLDS, Alert, Thresholds
 from gpumon.session.alert_notifier import NO_NOTICES, AlertNotifier, NotifySettings
 from gpumon.session.background import Deliver, ResultT, run_in_background
-from gpumon.session.costs import CostSample, measure
+from gpumon.session.costs import CostSample
 from gpumon.session.frame_session import FrameSession
 from gpumon.session.job_registry import JobRegistry
 from gpumon.session.pace import change_pace, seek_by
@@ -100,7 +100,6 @@ class AppSession:
         thresholds: The values from which on a metric raises an alert.
         columns: The columns that the configuration names, by table.
         notify: How to notify the user of new alerts of this host.
-        show_notice: Called with a sentence for the bell and the terminal.
         report: Called with what is wrong with notifications.
         is_read_only: Whether nothing may be changed: no signals, no requests to empty a cache, no workloads.
         fleet: Where a fleet comes from, or None.
@@ -117,7 +116,6 @@ class AppSession:
         thresholds: Thresholds = DEFAULT_THRESHOLDS,
         columns: Mapping[str, Sequence[str]] = MappingProxyType({}),
         notify: NotifySettings = NO_NOTICES,
-        show_notice: Callable[[str], None] = lambda _: None,
         report: Callable[[Problem], None] = lambda _: None,
         is_read_only: bool = False,
         fleet: "FleetSource | None" = None,
@@ -132,8 +130,8 @@ class AppSession:
         self.processes = ProcessRegistry(self._in_background, bells.frames)
         self.jobs = JobRegistry(self._in_background, bells.frames, self.probes, thresholds)
         self.tables = TableMemory(self._in_background, columns)
-        notifier = AlertNotifier(notify, self._in_background, show_notice, report)
-        self.waits = WaitRegistry(notifier.run_command_for)
+        self.notifier = AlertNotifier(notify, self._in_background, report)
+        self.waits = WaitRegistry(self.notifier.run_command_for)
         self.fleet = None if fleet is None else self._fleet_registry(fleet)
         self.is_read_only = is_read_only
         self._history_seconds = history_seconds
@@ -156,7 +154,7 @@ class AppSession:
             ]
             self.home.on_frame.append(self.waits.observe)
             if notify != NO_NOTICES:
-                self.home.on_frame.append(lambda frame: notifier.observe(frame, self.home.alert_history.changes))
+                self.home.on_frame.append(lambda frame: self.notifier.observe(frame, self.home.alert_history.changes))
 
     @property
     def shown(self) -> FrameSession:
@@ -337,7 +335,7 @@ class AppSession:
 
     def _measure(self, terminal_bytes: int | None) -> None:
         samples = self._cost_samples
-        samples.append(measure(self.shown, terminal_bytes))
+        samples.append(self.shown.costs(terminal_bytes))
         while samples[-1].at_seconds - samples[0].at_seconds > _RATE_SECONDS:
             samples.popleft()
 

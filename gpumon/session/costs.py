@@ -1,23 +1,16 @@
 """CPU time, memory, terminal output and driver calls of gpumon itself, from /proc and its own counters."""
 
-from __future__ import annotations
-
-import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-if TYPE_CHECKING:
-    from gpumon.core.model import CallCost
-    from gpumon.session.frame_session import FrameSession
+from gpumon.core.model import CallCost
+from gpumon.core.procfs import find_command, find_stat
 
-_STARTED: Final = time.monotonic()
-_COLLECTOR: Final = b"collect/__main__.py"
-_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-_USER_TIME_FIELD: Final = 11
-"""Index of the user time among the fields of /proc/PID/stat after the name; system time is the next field."""
+STARTED_SECONDS: Final = time.monotonic()
+"""When gpumon started, in monotonic seconds."""
+_COLLECTOR: Final = "collect/__main__.py"
 
 
 class ProcessCost(NamedTuple):
@@ -42,8 +35,8 @@ class CallCosts(NamedTuple):
         calls: One entry for each function; empty where they are not counted.
     """
 
-    seconds: float
-    calls: tuple[CallCost, ...]
+    seconds: float = 0.0
+    calls: tuple[CallCost, ...] = ()
 
 
 class CostSample(NamedTuple):
@@ -71,44 +64,13 @@ class CostSample(NamedTuple):
     frames_lost: int
     terminal_bytes: int | None
     frames_late: int = 0
-    calls: CallCosts = CallCosts(0.0, ())
-
-
-def measure(frames: FrameSession, terminal_bytes: int | None, proc: Path = Path("/proc")) -> CostSample:
-    """The costs up to now.
-
-    Args:
-        frames: The frame session that is shown.
-        terminal_bytes: Bytes sent to the terminal up to now.
-        proc: The proc file system; another folder in tests.
-    """
-    now = time.monotonic()
-    pid = os.getpid()
-    frame = frames.store.frame
-    costs = (process_cost(child, proc) for child in collectors(pid, proc))
-    return CostSample(
-        at_seconds=now,
-        running_seconds=now - _STARTED,
-        own=process_cost(pid, proc),
-        collectors=tuple(cost for cost in costs if cost is not None),
-        frames_taken=frames.frames_taken,
-        frames_merged=frames.frames_merged,
-        frames_lost=frames.stream.inbox.lost,
-        terminal_bytes=terminal_bytes,
-        frames_late=frames.frames_late,
-        calls=CallCosts(0.0, ()) if frame is None else CallCosts(frame.monotonic_seconds, frame.sweep.calls_by_name),
-    )
+    calls: CallCosts = CallCosts()
 
 
 def process_cost(pid: int, proc: Path = Path("/proc")) -> ProcessCost | None:
     """CPU time and memory of a process; None if they cannot be read, usually because the process has ended."""
-    try:
-        fields = (proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
-        pages = int((proc / str(pid) / "statm").read_bytes().split()[1])
-        ticks = int(fields[_USER_TIME_FIELD]) + int(fields[_USER_TIME_FIELD + 1])
-    except (OSError, ValueError, IndexError):
-        return None
-    return ProcessCost(pid, ticks / _TICKS_PER_SECOND, pages * _PAGE_BYTES)
+    stat = find_stat(proc / str(pid))
+    return None if stat is None else ProcessCost(pid, stat.cpu_seconds, stat.resident_bytes)
 
 
 def collectors(pid: int, proc: Path = Path("/proc")) -> list[int]:
@@ -117,11 +79,5 @@ def collectors(pid: int, proc: Path = Path("/proc")) -> list[int]:
     with suppress(OSError):
         for children in (proc / str(pid) / "task").glob("*/children"):
             with suppress(OSError):
-                pids += [int(child) for child in children.read_bytes().split() if _is_collector(int(child), proc)]
-    return sorted(pids)
-
-
-def _is_collector(pid: int, proc: Path) -> bool:
-    with suppress(OSError):
-        return _COLLECTOR in (proc / str(pid) / "cmdline").read_bytes()
-    return False
+                pids += map(int, children.read_bytes().split())
+    return sorted(pid for pid in pids if _COLLECTOR in find_command(proc / str(pid), 4096))

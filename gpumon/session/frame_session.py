@@ -1,5 +1,6 @@
 """A stream and what is made of its frames: their store, alerts, the pause, and the silence when none arrive."""
 
+import os
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -20,6 +21,7 @@ from gpumon.health.alerts import (
     Severity,
     Thresholds,
 )
+from gpumon.session.costs import STARTED_SECONDS, CallCosts, CostSample, collectors, process_cost
 from gpumon.session.pace import source_text
 from gpumon.session.view_state import ViewState
 from gpumon.streams.base import MAX_WAITING_READINGS, Adjustable, Discontinuity, Seekable, Stream
@@ -192,6 +194,27 @@ class FrameSession:
             return alerts
         return tuple(
             replace(alert, is_acknowledged=(alert.key, alert.severity) in self._acknowledged) for alert in alerts
+        )
+
+    def costs(self, terminal_bytes: int | None) -> CostSample:
+        """The costs of gpumon up to now.
+
+        Args:
+            terminal_bytes: Bytes sent to the terminal up to now.
+        """
+        now, pid, frame = time.monotonic(), os.getpid(), self.store.frame
+        own_collectors = map(process_cost, collectors(pid))
+        return CostSample(
+            at_seconds=now,
+            running_seconds=now - STARTED_SECONDS,
+            own=process_cost(pid),
+            collectors=tuple(cost for cost in own_collectors if cost is not None),
+            frames_taken=self.frames_taken,
+            frames_merged=self.frames_merged,
+            frames_lost=self.stream.inbox.lost,
+            terminal_bytes=terminal_bytes,
+            frames_late=self.frames_late,
+            calls=CallCosts() if frame is None else CallCosts(frame.monotonic_seconds, frame.sweep.calls_by_name),
         )
 
     def _standing_alerts(self, frame: Frame | None, silence: float) -> tuple[Alert, ...]:

@@ -8,8 +8,7 @@ from math import isnan, nan
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gpumon.core.idle import is_idle
-from gpumon.health.alerts import is_unattributed
+from gpumon.core.device_use import is_idle, is_unattributed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -15,9 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeGuard
 
+from gpumon.core.json_text import json_bytes
 from gpumon.core.ownership import ownership_problem
-from gpumon.core.problems import Problem, ProblemCode
-from gpumon.core.state_file import lock_file, state_file
+from gpumon.core.problems import Problem
+from gpumon.core.state_file import lock_file, save_state, state_file
 from gpumon.session.background import RunInBackground
 
 SCHEMA: Final = 1
@@ -27,7 +28,6 @@ _MAX_TABLES: Final = 100
 _MAX_COLUMNS: Final = 100
 _ID: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*", re.ASCII)
 _MAX_ID: Final = 40
-_REMEDY: Final = "Set XDG_STATE_HOME to a folder that belongs to you and has space."
 
 
 class TableState(NamedTuple):
@@ -65,21 +65,21 @@ class TableMemory:
         self._in_background = in_background
         self._configured = {table: tuple(columns) for table, columns in configured.items()}
         self._kept: dict[str, KeptTable] = {}
-        self._waiting: list[Callable[[], None]] | None = None
+        self._waiting: list[tuple[str, Callable[[TableState], None]]] | None = None
         self._is_loaded = False
         self._unsaved: dict[str, KeptTable] = {}
         self._is_saving = False
         self._has_failed = False
         self._report: Callable[[Problem], object] | None = None
 
-    def when_loaded(self, then: Callable[[], None]) -> None:
-        """Call a function once the file was read, at once if it was."""
+    def restore(self, table: str, then: Callable[[TableState], None]) -> None:
+        """Call a function with the state of a table once the file was read, at once if it was."""
         if self._is_loaded:
-            then()
+            then(self.state(table))
         elif self._waiting is not None:
-            self._waiting.append(then)
+            self._waiting.append((table, then))
         else:
-            self._waiting = [then]
+            self._waiting = [(table, then)]
             self._in_background(load_tables, self._finish_loading)
 
     def state(self, table: str) -> TableState:
@@ -106,8 +106,8 @@ class TableMemory:
     def _finish_loading(self, tables: Mapping[str, KeptTable]) -> None:
         self._kept = {**tables, **self._kept}
         self._is_loaded = True
-        for then in self._waiting or ():
-            then()
+        for table, then in self._waiting or ():
+            then(self.state(table))
         self._waiting = None
 
     def _save(self) -> None:
@@ -145,25 +145,19 @@ def load_tables() -> dict[str, KeptTable]:
 
 def save_tables(tables: Mapping[str, KeptTable]) -> Problem | None:
     """Replace these tables in the file; returns why that is not possible."""
+    return save_state(tables_file, partial(_add_tables, tables), "The tables are not remembered")
+
+
+def _add_tables(tables: Mapping[str, KeptTable], path: Path) -> None:
     from gpumon.core.new_files import replace_file  # late: the first values must not wait for it
 
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        path = tables_file()
-        problem = ownership_problem(path)
-        if problem is not None:
-            return Problem(ProblemCode.NOT_WRITTEN, f"The tables are not remembered. {problem.reason}", _REMEDY)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            lock_file(folder, _LOCK_SECONDS)  # another gpumon may add its tables between the next two lines
-            content = {table: _document(kept) for table, kept in {**load_tables(), **tables}.items()}
-            replace_file(path, json.dumps({"schema": SCHEMA, "tables": content}, indent=1).encode() + b"\n")
-        finally:
-            os.close(folder)
-    except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        return Problem(ProblemCode.NOT_WRITTEN, f"The tables are not remembered: {reason}.", _REMEDY)
-    return None
+        lock_file(folder, _LOCK_SECONDS)  # another gpumon may add its tables between the next two lines
+        content = {table: _document(kept) for table, kept in {**load_tables(), **tables}.items()}
+        replace_file(path, json_bytes({"schema": SCHEMA, "tables": content}))
+    finally:
+        os.close(folder)
 
 
 def _document(kept: KeptTable) -> dict[str, Any]:

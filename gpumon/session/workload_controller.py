@@ -74,10 +74,10 @@ class WorkloadController:
         if not any(question.run is asked for question in questions):  # the question stays as it was first asked
             self.question = next(iter(questions), None)
 
-    def answer(self, run: WorkloadRun, *, confirmed: bool) -> None:
-        """Take the user's answer; it has no effect on a run that no longer waits."""
+    def answer(self, run: WorkloadRun, *, confirmed: bool | None) -> None:
+        """Take the user's answer, None for none; it has no effect on a run that no longer waits."""
         self.question = None
-        if run.state.awaits_confirmation and not run.is_stopping:
+        if confirmed is not None and run.state.awaits_confirmation and not run.is_stopping:
             if confirmed:
                 run.allow()
             else:

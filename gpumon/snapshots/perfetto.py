@@ -1,13 +1,13 @@
 """Writes the history of a snapshot as a trace for ui.perfetto.dev: counters, and slices of the largest allocations."""
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from gpumon.core.json_text import json_bytes
 from gpumon.core.new_files import new_file
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.core.units import bytes_text
 from gpumon.snapshots.model import Allocation, DeviceMemory, History, MemorySeries, Snapshot
@@ -26,7 +26,7 @@ def refuse_existing(path: Path) -> None:
     """
     if os.path.lexists(path):
         reason = f"{safe_text(str(path), 200)} exists already. gpumon does not overwrite files."
-        raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason, "Use another file name."), ExitCode.USAGE)
+        raise CommandError.usage(ProblemCode.NOT_WRITTEN, reason, "Use another file name.")
 
 
 def save(snapshot: Snapshot, path: Path) -> int:
@@ -41,16 +41,16 @@ def save(snapshot: Snapshot, path: Path) -> int:
     events = list(trace_events(snapshot))
     if not events:
         reason = f"{snapshot.name} has no history."
-        raise CommandError(Problem(ProblemCode.NOT_FOUND, reason, _HOW_TO_RECORD), ExitCode.BAD_VERDICT)
-    text = json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, ensure_ascii=False)
+        raise CommandError.failure(ProblemCode.NOT_FOUND, reason, _HOW_TO_RECORD)
+    text = json_bytes({"displayTimeUnit": "ms", "traceEvents": events})
     try:
         with new_file(path) as file:
-            file.write(text.encode())
+            file.write(text)
     except FileExistsError:
         refuse_existing(path)
     except OSError as error:
         reason = f"{safe_text(str(path), 200)} cannot be written: {error.strerror}."
-        raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason), ExitCode.USAGE) from None
+        raise CommandError.usage(ProblemCode.NOT_WRITTEN, reason) from None
     return len(events)
 
 

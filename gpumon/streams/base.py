@@ -1,5 +1,7 @@
 """The interface of a source of frames, and its optional capabilities."""
 
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -106,6 +108,43 @@ class Stream(Protocol):
 
     def close(self) -> None:
         """Stop everything that was started; do not wait for what does not respond."""
+
+
+class ThreadStream(ABC):
+    """A stream whose frames come from a thread.
+
+    Args:
+        title: Its name on the screen.
+        thread: The name of the thread.
+
+    Attributes:
+        title: Its name on the screen.
+        inbox: Receives the frames.
+    """
+
+    def __init__(self, title: str, thread: str) -> None:
+        self.title = title
+        self.inbox = FrameInbox()
+        self._problem: Problem | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=thread, daemon=True)
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why there are no frames now, or what could not be read so far; None otherwise."""
+        return self._problem
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; what waits for data, or an answer, is left behind."""
+        self._closing.set()
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Put frames into the inbox until `_closing` is set."""
 
 
 @runtime_checkable

@@ -5,7 +5,6 @@ child that does not respond.
 """
 
 import fcntl
-import json
 import mmap
 import os
 import select
@@ -20,7 +19,9 @@ from typing import IO, Any, Final
 
 from gpumon.core.collector_contract import BREADCRUMB_BYTES, CRUMB_BYTES
 from gpumon.core.frames import MAX_LINE_BYTES
+from gpumon.core.json_text import json_bytes
 from gpumon.core.text import safe_bytes
+from gpumon.core.units import signal_name
 
 _PIPE_BYTES: Final = 1 << 20
 _READ_BYTES: Final = 1 << 16
@@ -88,9 +89,7 @@ class Child:
 
     def send(self, setting: Mapping[str, Any]) -> None:
         """Send a setting to the collector. A setting that does not fit into the pipe of a stuck child is dropped."""
-        line = (
-            b"\n" + json.dumps(dict(setting)).encode() + b"\n"
-        )  # the first line feed ends a line that was truncated before
+        line = b"\n" + json_bytes(dict(setting))  # the first line feed ends a line that was truncated before
         with self._control_lock:
             if self._control is None:
                 return
@@ -139,7 +138,7 @@ class Child:
         if code is None:
             return "closed its output"
         if code < 0:
-            return _signal_name(-code)
+            return signal_name(-code)
         lines = self._error_tail.strip().splitlines()
         message = f": {safe_bytes(lines[-1], 200)}" if lines else ""
         return f"exit code {code}{message}"
@@ -200,13 +199,6 @@ def _start(command: Sequence[str], shared: int) -> subprocess.Popen[bytes]:
         start_new_session=True,
         bufsize=0,
     )
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # real-time signals between SIGRTMIN and SIGRTMAX have no names
-        return f"signal {number}"
 
 
 def _descriptor(pipe: IO[bytes] | None) -> int:

@@ -20,7 +20,7 @@ from gpumon.core.frames import FrameError, decode
 from gpumon.core.limits import limit_problem
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
-from gpumon.streams.base import FrameInbox
+from gpumon.streams.base import ThreadStream
 from gpumon.streams.child import Child
 
 COLLECTOR: Final = Path(__file__).resolve().parents[1] / "collect" / "__main__.py"
@@ -33,7 +33,7 @@ MAX_CRASHES_PER_CALL: Final = 2
 _CRASHES: Final = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE})
 
 
-class LiveStream:
+class LiveStream(ThreadStream):
     """Runs a collector and reads its frames.
 
     Args:
@@ -42,12 +42,10 @@ class LiveStream:
         silence_seconds: A collector that is silent for this long in addition to the interval is replaced.
     """
 
-    title = "live"
-
     def __init__(
         self, interval: float = 1.0, command: tuple[str, ...] | None = None, silence_seconds: float = 10.0
     ) -> None:
-        self.inbox = FrameInbox()
+        super().__init__("live", "gpumon-live")
         self.interval = interval
         self._command = command or (sys.executable, str(COLLECTOR))
         self._silence_seconds = silence_seconds
@@ -55,19 +53,11 @@ class LiveStream:
         """The settings of the collector that name devices."""
         self._has_call_stats = False
         self._child: Child | None = None
-        self._problem: Problem | None = None
         self._failed_at = 0.0
         self._started = 0
         self._next_pause = MIN_RESTART_SECONDS
         self._crashes: Counter[str] = Counter()
-        self._closing = threading.Event()
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="gpumon-live", daemon=True)
-
-    @property
-    def problem(self) -> Problem | None:
-        """Why the collector was replaced, for a short time after the replacement."""
-        return self._problem
 
     @property
     def replaced(self) -> int:
@@ -78,11 +68,11 @@ class LiveStream:
         """Start the first collector, and a thread that reads its frames."""
         with suppress(OSError):  # the thread tries again, and reports a second failure
             self._child = self._start_child()
-        self._thread.start()
+        super().start()
 
     def close(self) -> None:
         """Stop the collector; a collector that is blocked in the driver is left behind."""
-        self._closing.set()
+        super().close()
         with self._lock:
             child = self._child
         if child is not None:

@@ -2,17 +2,16 @@
 
 import os
 import sys
-import threading
 from typing import Final
 
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
-from gpumon.streams.base import FrameInbox
+from gpumon.core.problems import CommandError, Problem, ProblemCode
+from gpumon.streams.base import ThreadStream
 from gpumon.streams.lines import FrameLines
 
 _STANDARD_INPUT: Final = 0
 
 
-class PipeStream:
+class PipeStream(ThreadStream):
     """Frames from a file descriptor.
 
     Args:
@@ -21,26 +20,9 @@ class PipeStream:
     """
 
     def __init__(self, file_descriptor: int, title: str) -> None:
-        self.inbox = FrameInbox()
-        self.title = title
+        super().__init__(title, "gpumon-pipe")
         self._descriptor = file_descriptor
-        self._problem: Problem | None = None
         self._frames = 0
-        self._closing = False
-        self._thread = threading.Thread(target=self._run, name="gpumon-pipe", daemon=True)
-
-    @property
-    def problem(self) -> Problem | None:
-        """Lines that could not be read, or the end of the stream; None otherwise."""
-        return self._problem
-
-    def start(self) -> None:
-        """Start reading."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop reading; a thread that waits for data is left behind."""
-        self._closing = True
 
     def _run(self) -> None:
         try:
@@ -55,7 +37,7 @@ class PipeStream:
         self.inbox.ring()
 
     def _read(self, lines: FrameLines) -> None:
-        while not self._closing and (line := lines.next_line()) is not None:
+        while not self._closing.is_set() and (line := lines.next_line()) is not None:
             record = lines.decode(line)
             if record is not None:
                 self._frames += 1
@@ -83,12 +65,11 @@ def move_standard_input() -> int:
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
     except OSError:
-        problem = Problem(
+        raise CommandError.usage(
             ProblemCode.NOT_FOUND,
             "There is no terminal to read keys from.",
             "Run gpumon in a terminal; with ssh, request one with: ssh -t",
-        )
-        raise CommandError(problem, ExitCode.USAGE) from None
+        ) from None
     descriptor = os.dup(_STANDARD_INPUT)
     os.set_blocking(descriptor, True)
     os.dup2(terminal, _STANDARD_INPUT)
@@ -98,4 +79,4 @@ def move_standard_input() -> int:
 
 def _no_input(reason: str) -> CommandError:
     remedy = "Pipe frames into gpumon: ssh host gpumon record - | gpumon replay -"
-    return CommandError(Problem(ProblemCode.NOT_FOUND, reason, remedy), ExitCode.USAGE)
+    return CommandError.usage(ProblemCode.NOT_FOUND, reason, remedy)

@@ -64,7 +64,7 @@ class RecordingWriter:
         """
         if self._had_name and not _has_name(self._file):
             reason = f"The recording {self.name} ended early: its file was removed."
-            raise CommandError(Problem(ProblemCode.NOT_FOUND, reason), ExitCode.BAD_VERDICT)
+            raise CommandError.failure(ProblemCode.NOT_FOUND, reason)
         data = encode(frame).encode() + b"\n"
         before = None if self._compressor is None else self._compressor.copy()
         try:
@@ -259,9 +259,8 @@ def _create(path: Path, name: str, folder: int | None) -> io.FileIO:
         except FileExistsError:
             status = os.stat(path, dir_fd=folder)
         if stat.S_ISREG(status.st_mode) and status.st_size:
-            raise CommandError(
-                Problem(ProblemCode.INVALID_VALUE, f"{name} already exists.", "Choose another name or remove it."),
-                ExitCode.USAGE,
+            raise CommandError.usage(
+                ProblemCode.INVALID_VALUE, f"{name} already exists.", "Choose another name or remove it."
             )
         return io.FileIO(os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder), "w")
     except OSError as error:

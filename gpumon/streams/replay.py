@@ -15,7 +15,7 @@ from typing import Final
 
 from gpumon.core.inbox import INBOX_SIZE
 from gpumon.core.model import Frame
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.core.store import BUCKET_SECONDS, HISTORY_BUCKETS
 from gpumon.core.text import safe_text
 from gpumon.streams.base import DEMO_TITLE, Arrival, Discontinuity, FrameInbox, Position, Stream
@@ -353,6 +353,7 @@ def demo_path() -> Path:
         CommandError: The bundled recording is missing.
     """
     if not DEMO.is_file():
-        problem = Problem(ProblemCode.NOT_FOUND, f"The bundled recording {DEMO} is missing.", "Reinstall gpumon.")
-        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
+        raise CommandError.missing(
+            ProblemCode.NOT_FOUND, f"The bundled recording {DEMO} is missing.", "Reinstall gpumon."
+        )
     return DEMO

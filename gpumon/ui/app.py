@@ -1,20 +1,22 @@
 """The app: keys, messages and screens. It owns the session and lets the screen on top draw its state."""
 
 import gc
-import os
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import events, on
-from textual.binding import BindingType
+from textual.app import SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
 
 from gpumon.core.heap import ReleaseSchedule, release_unused
-from gpumon.core.problems import CommandError, Problem
+from gpumon.core.inbox import Bell
+from gpumon.core.problems import CommandError
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS
 from gpumon.health.alerts import DEFAULT_THRESHOLDS, Thresholds
 from gpumon.present.palette import Palette
@@ -23,33 +25,21 @@ from gpumon.session.alert_notifier import NO_NOTICES, NotifySettings
 from gpumon.session.app_session import AppSession, Bells, Demand
 from gpumon.session.probe_registry import Watcher
 from gpumon.streams.base import Seekable, Stream
-from gpumon.ui.bindings import APP_BINDINGS
-from gpumon.ui.keymap import check_keymap
-from gpumon.ui.messages import (
-    AcknowledgeRequested,
-    EmptyCacheRequested,
-    FleetHostRequested,
-    FleetRefreshRequested,
-    FramesArrived,
-    ProbeRequested,
-    ProbesChanged,
-    RunsChanged,
-    ViewStateRequested,
-)
+from gpumon.ui import messages, terminal
+from gpumon.ui.base_app import BaseApp
+from gpumon.ui.keymap import TAB_BINDINGS, check_keymap, key_text, palette_title
+from gpumon.ui.navigation import Navigation, screen_class
+from gpumon.ui.notifications import Notifications
+from gpumon.ui.process_actions import ProcessActions
+from gpumon.ui.run_controller import RunController
 from gpumon.ui.screens.base import ViewScreen
-from gpumon.ui.screens.confirm import QuitDialog
-from gpumon.ui.screens.help import key_text
 from gpumon.ui.screens.overview import OverviewScreen
-from gpumon.ui.signalling import READ_ONLY
-from gpumon.ui.terminal import sent_bytes
-from gpumon.ui.terminal_notice import notice_sequence
 from gpumon.ui.widgets.table_view import TableView
-from gpumon.ui.workload_running import WorkloadRunningApp
 
 if TYPE_CHECKING:
     from gpumon.fleet.settings import FleetSource
 
-SEEK_SECONDS: Final = 10.0
+_SEEK_SECONDS: Final = 10.0
 _SILENCE_TICK_SECONDS: Final = 0.5
 _NOTICE_SECONDS: Final = 10.0
 _SWITCH_SECONDS: Final = 0.001
@@ -58,9 +48,10 @@ _FREEZE_SECONDS: Final = 3.0
 """After the start, when the modules of the first screens are imported."""
 _PROBES_DELAY_SECONDS: Final = 0.3
 """gpumon starts to search for probes this long after the first frame was drawn."""
+_PALETTE_CLOSE_SECONDS: Final = 0.1
 
 
-class GpumonApp(WorkloadRunningApp):
+class GpumonApp(BaseApp):
     """Draws the frames of a stream, and everything else that belongs to a session.
 
     Args:
@@ -79,9 +70,68 @@ class GpumonApp(WorkloadRunningApp):
     """
 
     TITLE = "gpumon"
-    CSS_PATH = Path(__file__).with_name("gpumon.tcss")
     ENABLE_COMMAND_PALETTE = True
-    BINDINGS: ClassVar[list[BindingType]] = [*APP_BINDINGS]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *TAB_BINDINGS,
+        Binding(
+            "left_square_bracket",
+            "select_device(-1)",
+            "GPU",
+            id="previous-gpu",
+            key_display="[ ]",
+            tooltip="Previous GPU",
+        ),
+        Binding("right_square_bracket", "select_device(1)", "GPU", id="next-gpu", show=False, tooltip="Next GPU"),
+        Binding(
+            "space", "pause", "Pause", id="pause", tooltip="Pause or resume; live frames still go into the history"
+        ),
+        Binding(
+            "plus,equals_sign",
+            "change_pace(1)",
+            "Pace",
+            id="faster",
+            key_display="+/-",
+            tooltip="Faster: a shorter interval, or a higher replay speed",
+        ),
+        Binding(
+            "minus",
+            "change_pace(-1)",
+            "Slower",
+            id="slower",
+            show=False,
+            tooltip="Slower: a longer interval, or a lower replay speed",
+        ),
+        Binding(
+            "full_stop",
+            f"seek({_SEEK_SECONDS})",
+            "10s",
+            id="forward",
+            key_display=",/.",
+            tooltip="Ten seconds forward in the recording",
+        ),
+        Binding(
+            "comma",
+            f"seek(-{_SEEK_SECONDS})",
+            "Back",
+            id="rewind",
+            show=False,
+            tooltip="Ten seconds back in the recording",
+        ),
+        Binding(
+            "C", "open_screen('cost')", "Cost", id="cost", tooltip="CPU, memory, output and driver calls of gpumon"
+        ),
+        Binding(
+            "L",
+            "open_screen('topology')",
+            "Topology",
+            id="topology",
+            tooltip="Connections of the GPUs: NVLink, PCIe, NUMA, network",
+        ),
+        Binding(
+            "N", "notify_when", "Notify", id="notify-when", tooltip="Notify me when a GPU is free or a process ends"
+        ),
+        Binding("d", "demo", "Demo", id="demo", tooltip="Play the bundled recording, or go back to live values"),
+    ]
 
     def __init__(
         self,
@@ -101,43 +151,68 @@ class GpumonApp(WorkloadRunningApp):
     ) -> None:
         super().__init__(theme, user_palettes)
         self._user_keymap = keymap
-        self._notices = notices
         hidden = {"Workloads"} if is_read_only else set()
         hidden |= {"Fleet"} if fleet is None else set()
         self._tab_keys = {tab.name: tab.key for tab in TABS if tab.name not in hidden}
         self._opens_fleet = opens_fleet
         self._notice = notice
-        bells = Bells(
-            frames=lambda: self._ring(FramesArrived()),
-            runs=lambda: self._ring(RunsChanged()),
-            probes=lambda: self._ring(ProbesChanged()),
-        )
+
+        def bell(kind: type[messages.BellMessage]) -> Bell:
+            def ring() -> None:
+                self.post_message(kind())
+
+            return ring
+
+        bells = Bells(bell(messages.FramesArrived), bell(messages.RunsChanged), bell(messages.ProbesChanged))
         self.session = AppSession(
             stream,
             bells,
             self.call_later,
-            self.open_watcher,
+            open_watcher,
             history_seconds=history_seconds,
             thresholds=thresholds,
             columns=columns,
             notify=notices,
-            show_notice=self.notify_terminal,
-            report=lambda problem: self.notify(str(problem), severity="warning", markup=False),
+            report=self.warn,
             is_read_only=is_read_only,
             fleet=fleet,
         )
-        self.session.signals.report = self.report_signal
-        self.session.waits.report = self.report_true
-        self.session.jobs.ring = self.report_hang
+        self.navigation = Navigation(self, self.session)
+        self.notifications = Notifications(self, self.session, notices, partial(terminal.write, self))
+        self._handlers = self._message_handlers()
         self._are_probes_due = False
         self._release = ReleaseSchedule(time.monotonic())
+
+    def _message_handlers(self) -> Mapping[type[messages.AppMessage], Callable[[Any], object]]:
+        """What answers each message that a screen, a widget or a thread sends to the app."""
+        session, fleet, tables = self.session, self.session.fleet, self.session.tables
+        processes = ProcessActions(self, session)
+        runs = RunController(self, session, self.draw, self.set_timer)
+        return {
+            messages.FramesArrived: self.drain_frames,
+            messages.ViewStateRequested: self.redraw,
+            messages.ProbesChanged: self.drain_probes,
+            messages.ProbeRequested: self.send_probe_request,
+            messages.AcknowledgeRequested: self.acknowledge,
+            messages.RunsChanged: runs.drain_soon,
+            messages.WorkloadsRefreshRequested: lambda _: session.workloads.refresh(),
+            messages.StartRequested: runs.start,
+            messages.StopRequested: runs.stop,
+            messages.RestartRequested: runs.restart,
+            messages.SignalRequested: processes.ask_for_signal,
+            messages.EmptyCacheRequested: processes.ask_to_empty_cache,
+            messages.FleetRefreshRequested: lambda _: None if fleet is None else fleet.refresh(),
+            messages.FleetHostRequested: self.navigation.open_host,
+            TableView.StateRequested: lambda message: tables.restore(message.view.table_id, message.view.restore),
+            TableView.StateChanged: lambda message: tables.keep(message.table_id, message.state, self.warn),
+        }
 
     def on_mount(self) -> None:
         """Open the overview, and drain frames from now on."""
         self._apply_keymap()
         self.push_screen(OverviewScreen())
         if self._opens_fleet:
-            self.action_open_screen("fleet")
+            self.navigation.open("fleet")
         if self._notice:
             self.notify(self._notice, severity="warning", timeout=_NOTICE_SECONDS, markup=False)
         self.set_interval(_SILENCE_TICK_SECONDS, self.check_silence)
@@ -146,21 +221,19 @@ class GpumonApp(WorkloadRunningApp):
         self.set_timer(_FREEZE_SECONDS, exclude_modules_from_collection)
         self.session.start()
 
-    def open_watcher(self) -> Watcher:
-        """The connection to the probes of this host."""
-        from gpumon.probe.client import ProbeWatcher  # late: the first frame must not wait for it
+    @on(messages.AppMessage)
+    def handle(self, message: messages.AppMessage) -> None:
+        """Let the part that a message concerns answer it."""
+        self._handlers[type(message)](message)
 
-        return ProbeWatcher()
+    # Drawing
 
-    # Bells
-
-    @on(FramesArrived)
-    def drain_frames(self) -> None:
+    def drain_frames(self, _: messages.FramesArrived) -> None:
         """Apply every frame that has arrived, then draw once."""
         session = self.session
-        had_several_devices = self.has_several_devices
+        had_several_devices = self.navigation.has_several_devices
         session.drain_frames()
-        if self.has_several_devices != had_several_devices:
+        if self.navigation.has_several_devices != had_several_devices:
             self.refresh_bindings()
         if isinstance(session.stream, Seekable) or not session.shown.is_paused:
             self.draw()
@@ -168,14 +241,12 @@ class GpumonApp(WorkloadRunningApp):
             self._are_probes_due = True
             self.set_timer(_PROBES_DELAY_SECONDS, session.probes.start)
 
-    @on(ViewStateRequested)
-    def redraw(self) -> None:
+    def redraw(self, _: messages.ViewStateRequested | None = None) -> None:
         """Draw for a screen that needs it, also while the screen is paused."""
         self.session.drain_frames()
         self.draw()
 
-    @on(ProbesChanged)
-    def drain_probes(self) -> None:
+    def drain_probes(self, _: messages.ProbesChanged) -> None:
         """Apply the probes' messages; statistics are drawn with the next frame, so that both are of one moment."""
         if self.session.probes.drain():
             self.draw()
@@ -183,12 +254,12 @@ class GpumonApp(WorkloadRunningApp):
     def draw(self) -> None:
         """Let the screen on top draw."""
         demands = [screen.demand for screen in self.screen_stack if isinstance(screen, ViewScreen)]
-        if self.session.shows_host and not self._overview.is_of_fleet:
+        if self.session.shows_host and not self.navigation.overview.is_of_fleet:
             self.session.close_guest()  # the user has left the host
             self.refresh_bindings()
         self.session.set_demand(Demand.of_all(demands))
         if self.is_running and isinstance(self.screen, ViewScreen) and self.screen.is_mounted:
-            state = self.session.view_state(sent_bytes(self))
+            state = self.session.view_state(terminal.sent_bytes(self))
             if state is not None:
                 self.screen.draw(state, self._tab_keys)
 
@@ -204,86 +275,55 @@ class GpumonApp(WorkloadRunningApp):
         if self.session.count_tour_key(ends=event.key == "escape"):
             self.draw()
 
-    # Requests of the screens
-
-    @on(ProbeRequested)
-    def send_probe_request(self, message: ProbeRequested) -> None:
+    def send_probe_request(self, message: messages.ProbeRequested) -> None:
         """Send a request to a probe."""
         self.session.probes.request(message.number, message.probe, message.kind, **message.options)
         self.draw()
 
-    @on(AcknowledgeRequested)
-    def acknowledge(self, message: AcknowledgeRequested) -> None:
+    def acknowledge(self, message: messages.AcknowledgeRequested) -> None:
         """Leave an alert out of the header, or take that back."""
         self.session.acknowledge(message.alert)
         self.draw()
 
-    @on(EmptyCacheRequested)
-    def ask_to_empty_cache(self, message: EmptyCacheRequested) -> None:
-        """Ask the user, or report why the process cannot be asked."""
-        from gpumon.ui.screens.empty_cache import EmptyCacheDialog  # few sessions need it
+    # Keys
 
-        assert message.owner.probe is not None
-        refusal = READ_ONLY if self.session.is_read_only else self.session.probes.refusal(message.owner.probe)
-        if refusal:
-            self.notify(refusal, severity="warning", markup=False)
-        else:
-            self.push_screen(EmptyCacheDialog(message.owner, message.device))
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Hide the keys that the stream or the screen in front has no use for."""
+        return self.navigation.applies(action, parameters) and super().check_action(action, parameters)
 
-    @on(FleetRefreshRequested)
-    def refresh_fleet(self) -> None:
-        """Query Prometheus, or connect to hosts that failed."""
-        if self.session.fleet is not None:
-            self.session.fleet.refresh()
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The palette: what the keys of the screen below it and of the app do, then Textual's commands."""
+        titles = set()
+        for node, binding, enabled, _ in screen.active_bindings.values():
+            title = palette_title(binding)
+            if title and enabled and title not in titles:
+                titles.add(title)
+                run = partial(self.run_action, binding.action, node)
+                yield SystemCommand(title, binding.tooltip, partial(self.set_timer, _PALETTE_CLOSE_SECONDS, run))
+        yield from (command for command in super().get_system_commands(screen) if command.title not in titles)
 
-    @on(FleetHostRequested)
-    def open_host(self, message: FleetHostRequested) -> None:
-        """Show a host of the fleet, or one of its GPUs, on the screens of this host."""
-        from gpumon.ui.screens.device import DeviceScreen  # late: the first values must not wait for it
-
-        if self.session.open_host(message.host) is None:
-            problem = None if self.session.fleet is None else self.session.fleet.host_problem(message.host)
-            text = f"{message.host} reports no GPU now. {problem or ''}".rstrip()
-            self.notify(text, severity="warning", markup=False)
-            return
-        self.push_screen(OverviewScreen(is_of_fleet=True))
-        if message.device_key is not None:
-            self.push_screen(DeviceScreen(message.device_key))
-
-    @on(TableView.StateRequested)
-    def restore_table(self, message: TableView.StateRequested) -> None:
-        """Arrange a table as the user left it."""
-        tables, view = self.session.tables, message.view
-        tables.when_loaded(lambda: view.restore(tables.state(view.table_id)))
-
-    @on(TableView.StateChanged)
-    def keep_table(self, message: TableView.StateChanged) -> None:
-        """Remember how the user arranged a table."""
-
-        def report(problem: Problem) -> None:
-            self.notify(str(problem), severity="warning", markup=False)
-
-        self.session.tables.keep(message.table_id, message.state, report)
-
-    # Actions
+    def legend(self) -> str:
+        return "\n".join(screen_class(name).LEGEND for name in ("overview", "device", "memory", "processes"))
 
     def action_pause(self) -> None:
         self.session.toggle_pause()
         self.draw()
 
-    def action_faster(self) -> None:
-        self.session.change_pace(1)
+    def action_change_pace(self, direction: int) -> None:
+        self.session.change_pace(direction)
         self.draw()
 
-    def action_slower(self) -> None:
-        self.session.change_pace(-1)
-        self.draw()
+    def action_seek(self, seconds: float) -> None:
+        self.session.seek_by(seconds)
 
-    def action_rewind(self) -> None:
-        self.session.seek_by(-SEEK_SECONDS)
+    def action_open_screen(self, name: str) -> None:
+        self.navigation.open(name)
 
-    def action_forward(self) -> None:
-        self.session.seek_by(SEEK_SECONDS)
+    def action_select_device(self, step: int) -> None:
+        self.navigation.select_device(step)
+
+    def action_notify_when(self) -> None:
+        self.notifications.choose()
 
     def action_demo(self) -> None:
         try:
@@ -291,17 +331,23 @@ class GpumonApp(WorkloadRunningApp):
         except CommandError as error:
             self.notify(str(error), severity="error", markup=False)
             return
-        self._close_above(self._home)  # the other screens may be about GPUs that are not shown now
+        self.navigation.go_home()  # the other screens may be about GPUs that are not shown now
         self.refresh_bindings()
         self.redraw()
 
     async def action_ask_to_quit(self) -> None:
         """Quit, but ask first while a workload that was started here is running."""
+        from gpumon.ui.screens.confirm import QuitDialog  # late: the first frame must not wait for it
+
+        def quit_if(confirmed: bool | None) -> None:
+            if confirmed:
+                self.call_later(self.action_quit)
+
         running_count = self.session.workloads.state().running_count
         if not running_count or isinstance(self.screen, QuitDialog):
             await self.action_quit()
         else:
-            self.push_screen(QuitDialog(running_count), self._quit_if)
+            self.push_screen(QuitDialog(running_count), quit_if)
 
     async def action_quit(self) -> None:
         """Quit at once: the collector is asked to end while the terminal is restored, and waited for briefly."""
@@ -310,10 +356,6 @@ class GpumonApp(WorkloadRunningApp):
         if self.leave is not None:
             self.leave(closing)
         self.exit()
-
-    async def _quit_if(self, confirmed: bool | None) -> None:
-        if confirmed:
-            await self.action_quit()
 
     def _apply_keymap(self) -> None:
         """Use the user's keys, and report those that cannot be used."""
@@ -326,21 +368,12 @@ class GpumonApp(WorkloadRunningApp):
             for problem in problems:
                 self.notify(problem, severity="warning", timeout=_NOTICE_SECONDS, markup=False)
 
-    def notify_terminal(self, text: str, *, always_rings: bool = False) -> None:
-        """Ring the bell of the terminal, and let it notify its user.
 
-        Args:
-            text: The notification.
-            always_rings: Ring the bell even if the settings do not ask for it.
-        """
-        if self._driver is not None and not self.is_headless:
-            bell, terminal, _ = self._notices
-            bell = bell or always_rings
-            self._driver.write(notice_sequence(text, bell=bell, terminal=terminal, environment=os.environ))
-            self._driver.flush()
+def open_watcher() -> Watcher:
+    """The connection to the probes of this host."""
+    from gpumon.probe.client import ProbeWatcher  # late: the first frame must not wait for it
 
-    def _ring(self, bell: FramesArrived | RunsChanged | ProbesChanged) -> None:
-        self.post_message(bell)
+    return ProbeWatcher()
 
 
 def exclude_modules_from_collection() -> None:

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 _request_numbers = count(1)
 
 
-class BellMessage(Message):
+class AppMessage(Message):
+    """Goes up to the app, which hands it to the part that answers it."""
+
+
+class BellMessage(AppMessage):
     """An inbox has received something. A newer bell replaces one that waits: the handler drains the entire inbox."""
 
     def can_replace(self, message: Message) -> bool:
@@ -46,7 +50,7 @@ class ViewStateRequested(BellMessage):
     """A screen needs a `ViewState`: it has come to the top, has another size, or shows something else."""
 
 
-class WorkloadsRefreshRequested(Message):
+class WorkloadsRefreshRequested(AppMessage):
     """Search for workloads, an interpreter and saved results."""
 
 
@@ -66,7 +70,7 @@ class StartRequest(NamedTuple):
     python: Interpreter
 
 
-class StartRequested(Message):
+class StartRequested(AppMessage):
     """Start a workload."""
 
     def __init__(self, request: StartRequest) -> None:
@@ -74,7 +78,7 @@ class StartRequested(Message):
         self.request = request
 
 
-class RunMessage(Message):
+class RunMessage(AppMessage):
     """Concerns a run."""
 
     def __init__(self, run: WorkloadRun) -> None:
@@ -90,7 +94,7 @@ class RestartRequested(RunMessage):
     """Run the same workload again with the same parameters."""
 
 
-class ProbeRequested(Message):
+class ProbeRequested(AppMessage):
     """Send a request to a probe; the answer appears in `ProbesState.requests` under the number.
 
     Args:
@@ -107,7 +111,7 @@ class ProbeRequested(Message):
         self.options = options
 
 
-class AcknowledgeRequested(Message):
+class AcknowledgeRequested(AppMessage):
     """Leave an alert out of the header while it stands, or take that back."""
 
     def __init__(self, alert: Alert) -> None:
@@ -115,7 +119,7 @@ class AcknowledgeRequested(Message):
         self.alert = alert
 
 
-class SignalRequested(Message):
+class SignalRequested(AppMessage):
     """Ask the user which signal to send to processes.
 
     Args:
@@ -127,11 +131,11 @@ class SignalRequested(Message):
         self.processes = processes
 
 
-class FleetRefreshRequested(Message):
+class FleetRefreshRequested(AppMessage):
     """Query Prometheus now."""
 
 
-class FleetHostRequested(Message):
+class FleetHostRequested(AppMessage):
     """Show a host of the fleet over time.
 
     Args:
@@ -145,7 +149,7 @@ class FleetHostRequested(Message):
         self.device_key = device_key
 
 
-class EmptyCacheRequested(Message):
+class EmptyCacheRequested(AppMessage):
     """Ask the user whether a process is to empty its cache.
 
     Args:

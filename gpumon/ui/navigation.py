@@ -1,167 +1,188 @@
-"""The way from screen to screen: what a digit opens, the next GPU, and the commands of the palette."""
+"""The way from screen to screen: what a digit opens, the next GPU, a host of the fleet, and which keys apply."""
 
 import importlib
-from collections.abc import Iterable
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from textual.app import SystemCommand
-from textual.binding import Binding
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
+from gpumon.present.top_line import TABS
 from gpumon.session.app_session import AppSession
-from gpumon.ui.bindings import applies
-from gpumon.ui.key_table import meaning_of
-from gpumon.ui.screens.base import ViewScreen
-from gpumon.ui.screens.help import HelpScreen
+from gpumon.streams.base import Adjustable, Seekable
+from gpumon.ui.messages import FleetHostRequested
+from gpumon.ui.screens.base import BaseScreen, ViewScreen
 from gpumon.ui.screens.overview import OverviewScreen
-from gpumon.ui.terminal_app import TerminalApp
 
 if TYPE_CHECKING:
     from gpumon.operations.doctor.examination import DoctorOptions
 
-_MOVING_KEYS: Final = frozenset({"up", "down", "k", "j", "pageup", "pagedown", "home", "end", "tab", "shift+tab"})
-"""Keys that the palette does not list."""
+ScreenResultT = TypeVar("ScreenResultT")
+_TAB_SCREENS: Final = frozenset(tab.name.lower() for tab in TABS)
 
 
-class NavigatedApp(TerminalApp):
-    """An app whose screens lie above the overview: a digit replaces them, and ``esc`` leads back to it."""
+class ScreenStack(Protocol):
+    """What the parts of the app use of it: its screens and its notices."""
 
-    session: AppSession
-    doctor_options: "DoctorOptions | None" = None
-    """What the doctor checks, if not everything."""
+    @property
+    def screen(self) -> Screen[Any]:
+        """The screen on top."""
 
-    def action_open_screen(self, name: str) -> None:
-        """Open the screen of a tab, or go back to it if it is open already."""
-        overview = self._overview
+    @property
+    def screen_stack(self) -> Sequence[Screen[Any]]:
+        """The screens, the lowest first."""
+
+    def push_screen(
+        self, screen: Screen[ScreenResultT], callback: Callable[[ScreenResultT | None], None] | None = None, /
+    ) -> object:
+        """Open a screen above the others; the callback receives its result."""
+
+    def switch_screen(self, screen: Screen[Any], /) -> object:
+        """Replace the screen on top."""
+
+    def pop_screen(self) -> object:
+        """Close the screen on top."""
+
+    def warn(self, text: object) -> None:
+        """Show why something is not done."""
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        """Show a notice for some seconds."""
+
+
+class Navigation:
+    """The screens lie above the overview: a digit replaces them, and ``esc`` leads back to it.
+
+    Args:
+        stack: The screens.
+        session: What they show.
+
+    Attributes:
+        doctor_options: What the doctor checks, if not everything.
+    """
+
+    def __init__(self, stack: ScreenStack, session: AppSession) -> None:
+        self.doctor_options: DoctorOptions | None = None
+        self._stack = stack
+        self._session = session
+
+    def open(self, name: str) -> None:
+        """Open a screen by its name: that of a tab, or one that opens above any other screen."""
         if name == "gpus":
-            self._close_above(overview)
-            return
-        kind = _screen_class(name)
-        if name == "fleet":
-            overview = self._home
-        same = next((screen for screen in self.screen_stack if type(screen) is kind), None)
-        if same is not None:
-            self._close_above(same)
-            return
-        try:
-            screen = self._new_screen(name)
-        except LookupError as error:
-            self.notify(str(error), severity="warning", markup=False)
-            return
-        if self.screen is overview:
-            self.push_screen(screen)
-        else:
-            self._close_above(overview, but=1)
-            self.switch_screen(screen)
+            self._close_above(self.overview)
+        elif name in _TAB_SCREENS:
+            self._open_tab(name)
+        elif not isinstance(self._stack.screen, screen_class(name)):
+            self._stack.push_screen(screen_class(name)())
 
-    def action_select_device(self, step: int) -> None:
+    def open_host(self, message: FleetHostRequested) -> None:
+        """Show a host of the fleet, or one of its GPUs, on the screens of this host."""
+        from gpumon.ui.screens.device import DeviceScreen  # late: the first values must not wait for it
+
+        if self._session.open_host(message.host) is None:
+            problem = None if self._session.fleet is None else self._session.fleet.host_problem(message.host)
+            self._stack.warn(f"{message.host} reports no GPU now. {problem or ''}".rstrip())
+            return
+        self._stack.push_screen(OverviewScreen(is_of_fleet=True))
+        if message.device_key is not None:
+            self._stack.push_screen(DeviceScreen(message.device_key))
+
+    def go_home(self) -> None:
+        """Close every screen above the overview of what gpumon was started with."""
+        self._close_above(self._home)
+
+    def select_device(self, step: int) -> None:
         """Go to another GPU; the cursor of the overview follows."""
-        screen = self.screen
+        screen = self._stack.screen
         if isinstance(screen, ViewScreen):
             screen.select_device(step)
-            overview = self._overview
+            overview = self.overview
             if screen is not overview and screen.device_key is not None:
                 overview.show_device(screen.device_key)
 
-    def action_cost(self) -> None:
-        from gpumon.ui.screens.cost import CostScreen
-
-        if not isinstance(self.screen, CostScreen):
-            self.push_screen(CostScreen())
-
-    def action_topology(self) -> None:
-        from gpumon.ui.screens.topology import TopologyScreen
-
-        if not isinstance(self.screen, TopologyScreen):
-            self.push_screen(TopologyScreen())
-
-    def action_help(self) -> None:
-        self.push_screen(HelpScreen(self.screen))
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the keys that the stream or the screen has no use for."""
-        if action == "open_screen" and parameters == ("workloads",) and self.session.is_read_only:
-            return False
-        if action == "open_screen" and parameters == ("fleet",) and self.session.fleet is None:
-            return False
-        return self._applies(action, self._front) and super().check_action(action, parameters)
-
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette: what the keys of the screen below it and of the app do, then Textual's commands."""
-        titles = set()
-        for node, binding, enabled, _ in screen.active_bindings.values():
-            title = command_title(binding)
-            if title and enabled and title not in titles and binding.key not in _MOVING_KEYS:
-                titles.add(title)
-                run = partial(self.run_action, binding.action, node)
-                yield SystemCommand(title, binding.tooltip, partial(self.run_after_palette, run))
-        yield from (command for command in super().get_system_commands(screen) if command.title not in titles)
-
-    def _applies(self, action: str, screen: Screen[object]) -> bool:
-        if action == "demo" and not self.session.can_toggle_demo:
-            return False
-        if action == "select_device" and not self.has_several_devices:
-            return False
-        return applies(action, self.session.stream, screen)
+    def applies(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """Whether the stream and the screen in front have a use for an action of the app."""
+        front, session = self._front, self._session
+        selects_device = isinstance(front, ViewScreen) and front.SELECTS_DEVICE
+        lists_processes = isinstance(front, ViewScreen) and front.LISTS_PROCESSES
+        conditions: dict[object, bool] = {
+            ("open_screen", ("workloads",)): not session.is_read_only,
+            ("open_screen", ("fleet",)): session.fleet is not None,
+            "seek": isinstance(session.stream, Seekable),
+            "change_pace": isinstance(session.stream, (Seekable, Adjustable)),
+            "demo": session.can_toggle_demo,
+            "select_device": selects_device and self.has_several_devices,
+            "notify_when": selects_device or lists_processes,
+        }
+        return conditions.get(action, True) and conditions.get((action, parameters), True)
 
     @property
     def has_several_devices(self) -> bool:
         """Whether there is another GPU to go to."""
-        frame = self.session.store.frame
+        frame = self._session.store.frame
         return frame is not None and len(frame.devices) > 1
 
-    def _close_above(self, screen: Screen[Any], but: int = 0) -> None:
-        """Close the screens above a screen, except the lowest ``but`` of them."""
-        for _ in self.screen_stack[self.screen_stack.index(screen) + 1 + but :]:
-            self.pop_screen()
+    @property
+    def overview(self) -> OverviewScreen:
+        """The overview that is shown or lies below what is shown: that of a host of the fleet while it is open."""
+        return next(screen for screen in reversed(self._stack.screen_stack) if isinstance(screen, OverviewScreen))
 
     @property
     def _home(self) -> OverviewScreen:
         """The lowest screen: the overview of what gpumon was started with."""
-        return next(screen for screen in self.screen_stack if isinstance(screen, OverviewScreen))
-
-    @property
-    def _overview(self) -> OverviewScreen:
-        """The overview that is shown or lies below what is shown: that of a host of the fleet while it is open."""
-        return next(screen for screen in reversed(self.screen_stack) if isinstance(screen, OverviewScreen))
+        return next(screen for screen in self._stack.screen_stack if isinstance(screen, OverviewScreen))
 
     @property
     def _front(self) -> Screen[Any]:
         """The uppermost screen that is not a dialog."""
-        return next((screen for screen in reversed(self.screen_stack) if not screen.is_modal), self.screen)
+        screens = reversed(self._stack.screen_stack)
+        return next((screen for screen in screens if not screen.is_modal), self._stack.screen)
 
     @property
     def _selected_key(self) -> str | None:
         """The GPU that the uppermost screen with a GPU shows or has selected, or else the first one."""
-        for screen in reversed(self.screen_stack):
+        for screen in reversed(self._stack.screen_stack):
             if isinstance(screen, ViewScreen) and screen.device_key is not None:
                 return screen.device_key
-        frame = self.session.store.frame
+        frame = self._session.store.frame
         return frame.devices[0].key if frame is not None and frame.devices else None
 
-    def _new_screen(self, name: str) -> Screen[Any]:
-        """The screen of a tab.
-
-        Raises:
-            LookupError: It shows a GPU, and there is none.
-        """
+    def _open_tab(self, name: str) -> None:
+        """Replace the screens above the overview, or go back to the screen if it is open already."""
+        stack = self._stack
+        below = self._home if name == "fleet" else self.overview
+        kind = screen_class(name)
+        same = next((screen for screen in stack.screen_stack if type(screen) is kind), None)
         key = self._selected_key
-        if name == "memory" and key is None:
-            raise LookupError("No GPU to show.")
-        arguments = {"memory": (key,), "doctor": (self.doctor_options,)}
-        screen: Screen[Any] = _screen_class(name)(*arguments.get(name, ()))
-        return screen
+        if same is not None:
+            self._close_above(same)
+        elif name == "memory" and key is None:
+            stack.warn("No GPU to show.")
+        else:
+            arguments = {"memory": (key,), "doctor": (self.doctor_options,)}
+            screen = kind(*arguments.get(name, ()))
+            if stack.screen is below:
+                stack.push_screen(screen)
+            else:
+                self._close_above(below, but=1)
+                stack.switch_screen(screen)
+
+    def _close_above(self, screen: Screen[Any], but: int = 0) -> None:
+        """Close the screens above a screen, except the lowest ``but`` of them."""
+        for _ in self._stack.screen_stack[self._stack.screen_stack.index(screen) + 1 + but :]:
+            self._stack.pop_screen()
 
 
-def _screen_class(name: str) -> type[Screen[Any]]:
-    """The class of a tab's screen, imported late: the first frame must not wait for it."""
+def screen_class(name: str) -> type[BaseScreen[Any]]:
+    """The class of a screen by its name, imported late: the first frame must not wait for it."""
     module = importlib.import_module(f"gpumon.ui.screens.{name}")
-    kind: type[Screen[Any]] = getattr(module, f"{name.capitalize()}Screen")
+    kind: type[BaseScreen[Any]] = getattr(module, f"{name.capitalize()}Screen")
     return kind
-
-
-def command_title(binding: Binding) -> str:
-    """The name of a binding in the palette: its meaning in words."""
-    words = meaning_of(binding.id or "").replace("-", " ").replace("gpu", "GPU")
-    return words[:1].upper() + words[1:]

@@ -19,7 +19,7 @@ from textual.geometry import Region
 from textual.strip import SGR_STYLES, Strip
 from textual.widget import Widget
 
-from gpumon.ui.widgets.role_styles import LineWidget
+from gpumon.ui.widgets.text_lines import LineWidget
 
 _RESET: Final = "\x1b[0m"
 _MAX_STYLES: Final = 4096

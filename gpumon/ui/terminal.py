@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.driver import Driver
 
-    from gpumon.ui.terminal_app import TerminalApp
+    from gpumon.ui.base_app import BaseApp
 
 ORDERLY_TIMEOUT_SECONDS: Final = 1.0
 _CLOSE_SECONDS: Final = 0.3
@@ -86,7 +86,7 @@ def start_note() -> Iterator[None]:
         sys.stderr.flush()
 
 
-def run(app: "TerminalApp", close: Callable[[], None], mouse: bool = True) -> int:
+def run(app: "BaseApp", close: Callable[[], None], mouse: bool = True) -> int:
     """Run the app until it ends, whatever ends it.
 
     Args:
@@ -142,6 +142,14 @@ def sent_bytes(app: "App[None]") -> int | None:
     return getattr(app._driver, "sent_bytes", None)  # noqa: SLF001 - Textual has no public name for it
 
 
+def write(app: "App[None]", sequence: str) -> None:
+    """Send an escape sequence to an app's terminal, if it has one."""
+    driver = app._driver  # noqa: SLF001 - Textual has no public name for it
+    if driver is not None and not app.is_headless:
+        driver.write(sequence)
+        driver.flush()
+
+
 class Guard:
     """Ends the app on a signal, or when its terminal is closed.
 
@@ -150,7 +158,7 @@ class Guard:
         close: Closes the app's sources.
     """
 
-    def __init__(self, app: "TerminalApp", close: Callable[[], None]) -> None:
+    def __init__(self, app: "BaseApp", close: Callable[[], None]) -> None:
         self.exit_code = 0
         self._app = app
         self._close = close

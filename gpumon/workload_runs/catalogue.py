@@ -3,7 +3,6 @@
 A child process imports a workload file and describes it; gpumon itself never imports the file.
 """
 
-import json
 import os
 import signal
 import subprocess
@@ -14,8 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from gpumon.core.json_fields import object_in
 from gpumon.core.ownership import ownership_problem
 from gpumon.core.text import safe_text
+from gpumon.core.workload_metrics import WorkloadMetric
 from gpumon.workload_runs.interpreter import python_environment
 from gpumon.workload_runs.parameters import Value, WorkloadParameter, parse_parameter
 
@@ -36,6 +37,7 @@ class WorkloadInfo:
         needs: Required resources, as text.
         why_not_cpu: Why the workload cannot run on the CPU; empty if it can.
         parameters: The parameters of the workload.
+        metrics: What it declares that it measures.
         origin: ``gpumon``, ``configuration`` or the name of a package.
         code: Source text of the functions that do the measured work; empty if the file names none.
     """
@@ -48,6 +50,7 @@ class WorkloadInfo:
     parameters: tuple[WorkloadParameter, ...]
     origin: str = "gpumon"
     code: str = ""
+    metrics: tuple[WorkloadMetric, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +197,8 @@ def _descriptions(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)  # not reaped yet, so its group id is not reused
     for line in output.splitlines():
-        try:
-            description = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(description, dict) and isinstance(description.get("file"), str):
+        description = object_in(line)
+        if description is not None and isinstance(description.get("file"), str):
             yield description
 
 
@@ -213,8 +213,9 @@ def _info(file: Path, description: dict[str, Any], origin: str) -> WorkloadInfo 
             parameters=tuple(parse_parameter(parameter) for parameter in description["parameters"]),
             origin=origin,
             code=_safe_code(description.get("code")),
+            metrics=tuple(WorkloadMetric.of(metric) for metric in description.get("metrics", ())),
         )
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         return BrokenWorkload(file, f"The description is invalid: {safe_text(str(error), 200)}")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.ownership import root_ownership_problem
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.core.text import safe_text
 
 _CHECK_TORCH: Final = (
@@ -58,13 +58,10 @@ def find_interpreter(requested: str | None = None, environment: Mapping[str, str
         if candidate.refusal is None and _check(candidate.path) == ["python", "True", "True"]:
             return candidate
     checked = "; ".join(map(_description, tried.values()))
-    raise CommandError(
-        Problem(
-            ProblemCode.NO_TORCH,
-            f"No Python with torch was found. Checked: {checked}.",
-            "Set --python to the interpreter of your training environment, or activate that environment first.",
-        ),
-        ExitCode.MISSING_PREREQUISITE,
+    raise CommandError.missing(
+        ProblemCode.NO_TORCH,
+        f"No Python with torch was found. Checked: {checked}.",
+        "Set --python to the interpreter of your training environment, or activate that environment first.",
     )
 
 
@@ -89,9 +86,8 @@ def every_interpreter(requested: str | None = None, environment: Mapping[str, st
 def _program(requested: str) -> Path:
     program = shutil.which(requested)
     if program is None:
-        raise CommandError(
-            Problem(ProblemCode.NOT_FOUND, f"There is no program {safe_text(requested, 200)}.", "Check --python."),
-            ExitCode.USAGE,
+        raise CommandError.usage(
+            ProblemCode.NOT_FOUND, f"There is no program {safe_text(requested, 200)}.", "Check --python."
         )
     return Path(program).absolute()  # not resolved: the link in a virtual environment selects the environment
 
@@ -100,27 +96,20 @@ def _requested_interpreter(requested: str) -> Interpreter:
     path = _program(requested)
     answer = _check(path)
     if answer is None or answer[0] != "python":
-        raise CommandError(
-            Problem(ProblemCode.NOT_SUPPORTED, f"{safe_text(str(path), 200)} is not Python.", "Check --python."),
-            ExitCode.USAGE,
+        raise CommandError.usage(
+            ProblemCode.NOT_SUPPORTED, f"{safe_text(str(path), 200)} is not Python.", "Check --python."
         )
     if answer[1] != "True":
-        raise CommandError(
-            Problem(
-                ProblemCode.NOT_SUPPORTED,
-                f"{safe_text(str(path), 200)} is older than Python 3.9.",
-                "Choose a newer interpreter with --python.",
-            ),
-            ExitCode.MISSING_PREREQUISITE,
+        raise CommandError.missing(
+            ProblemCode.NOT_SUPPORTED,
+            f"{safe_text(str(path), 200)} is older than Python 3.9.",
+            "Choose a newer interpreter with --python.",
         )
     if answer[2] != "True":
-        raise CommandError(
-            Problem(
-                ProblemCode.NO_TORCH,
-                f"{safe_text(str(path), 200)} has no torch.",
-                "Install torch there, or choose another interpreter with --python.",
-            ),
-            ExitCode.MISSING_PREREQUISITE,
+        raise CommandError.missing(
+            ProblemCode.NO_TORCH,
+            f"{safe_text(str(path), 200)} has no torch.",
+            "Install torch there, or choose another interpreter with --python.",
         )
     return Interpreter(path, "--python")
 

@@ -1,6 +1,5 @@
 """The parent's side of a workload process: three pipes to read, a control pipe, and the process group to kill."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,6 +9,7 @@ import uuid
 from contextlib import suppress
 from typing import Final
 
+from gpumon.core.json_text import json_line
 from gpumon.workload_runs.catalogue import RunRequest, runner
 from gpumon.workload_runs.interpreter import python_environment
 
@@ -43,7 +43,7 @@ class RunProcess:
         self._control_lock = threading.Lock()
         command = [str(request.python), str(runner()), str(request.workload.file)]
         command += ["--events", str(events_end), "--control", str(control_end), "--device", request.device]
-        command += ["--parameters", json.dumps(dict(request.parameters))]
+        command += ["--parameters", json_line(dict(request.parameters))]
         try:
             self._process = subprocess.Popen(
                 command,

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, Final
 
 from gpumon.core.text import safe_text
+from gpumon.core.workload_metrics import Measurement
 
 SCHEMA: Final = 1
 MAX_EVENT_BYTES: Final = 1 << 18
@@ -56,13 +57,6 @@ _REQUIRED: Final[Mapping[RunEventKind, Mapping[str, _Types]]] = {
     RunEventKind.ERROR: {"class": (str,), "text": (str,)},
     RunEventKind.RESULT: {"verdict": (str,), "why": (str,), "figures": (list,)},
     RunEventKind.BYE: {},
-}
-_RESULT_FIELDS: Final[Mapping[str, _Types]] = {"name": (str,), "value": _NUMBER, "unit": (str,), "repetitions": (int,)}
-_OPTIONAL_RESULT_FIELDS: Final[Mapping[str, _Types]] = {
-    "limit": (int, float, type(None)),
-    "limit_source": (str,),
-    "case": (str,),
-    "position": (int, float, type(None)),
 }
 
 
@@ -111,21 +105,8 @@ def _is_complete(kind: RunEventKind, raw: Mapping[str, Any]) -> bool:
         return False
     if kind is RunEventKind.RESULT:
         VerdictKind(raw["verdict"])
-        return all(is_measurement(result) for result in raw["figures"])
+        return all(Measurement.of(result) is not None for result in raw["figures"])
     return True
-
-
-def is_measurement(raw: object) -> bool:
-    """Whether a JSON value is a measurement of a result."""
-    if not isinstance(raw, dict) or not raw.keys() >= _RESULT_FIELDS.keys():
-        return False
-    optional = {name: types for name, types in _OPTIONAL_RESULT_FIELDS.items() if name in raw}
-    return _has(raw, {**_RESULT_FIELDS, **optional})
-
-
-def metric_key(metric: Mapping[str, Any]) -> tuple[str, str]:
-    """Name and case of a metric, which identify it in a result; the case is empty if the workload has one."""
-    return str(metric["name"]), str(metric.get("case") or "")
 
 
 def _has(raw: Mapping[str, Any], required: Mapping[str, _Types]) -> bool:

@@ -5,7 +5,6 @@ a deadline, and `SavingResult` keeps even a call that the kernel never returns f
 """
 
 import errno
-import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -13,10 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from gpumon.core.json_fields import object_in
+from gpumon.core.json_text import json_bytes
 from gpumon.core.ownership import root_ownership_problem
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.state_file import lock_file, open_regular, state_file
-from gpumon.workload_runs.protocol import VerdictKind, is_measurement, safe_json
+from gpumon.core.workload_metrics import Measurement
+from gpumon.workload_runs.protocol import VerdictKind, safe_json
 
 SCHEMA: Final = 1
 GOOD_VERDICTS: Final = frozenset({VerdictKind.OK.value, VerdictKind.WARN.value})
@@ -95,7 +97,7 @@ class SavingResult:
 def save_result(record: Mapping[str, Any], path: Path | None = None) -> Problem | None:
     """Append a result; returns a problem if the result could not be saved, which does not affect the run."""
     file = path or results_file()
-    line = json.dumps({"schema": SCHEMA, **record}, ensure_ascii=False).encode() + b"\n"
+    line = json_bytes({"schema": SCHEMA, **record})
     refusal = root_ownership_problem(file.absolute())
     if refusal is not None:
         return _not_saved(file, refusal.reason.rstrip("."), _OWNER_REMEDY)
@@ -164,13 +166,10 @@ def _results(path: Path, max_bytes: int) -> Iterator[dict[str, Any]]:
     for line in reversed(_tail(path, max_bytes)):
         if len(line) > _MAX_LINE_BYTES:
             continue
-        try:
-            raw = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(raw, dict) and raw.get("schema") == SCHEMA and isinstance(raw.get("figures"), list):
+        raw = object_in(line)
+        if raw is not None and raw.get("schema") == SCHEMA and isinstance(raw.get("figures"), list):
             safe: dict[str, Any] = safe_json(raw)
-            yield {**safe, "figures": [measurement for measurement in safe["figures"] if is_measurement(measurement)]}
+            yield {**safe, "figures": [figure for figure in safe["figures"] if Measurement.of(figure) is not None]}
 
 
 def _tail(path: Path, max_bytes: int) -> list[bytes]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gpumon.core.workload_metrics import Measurement, WorkloadMetric, declared_metric
 from gpumon.workload_runs.catalogue import RunRequest
 from gpumon.workload_runs.protocol import RunEvent, RunEventKind, VerdictKind
 from gpumon.workload_runs.supervised_run import RunArrival, RunEnded
@@ -57,12 +58,12 @@ class RunResult:
     Attributes:
         verdict: The verdict.
         why: The explanation, in sentences.
-        measurements: In the public format of a result.
+        measurements: The measured values.
     """
 
     verdict: VerdictKind
     why: str
-    measurements: tuple[Mapping[str, Any], ...] = ()
+    measurements: tuple[Measurement, ...] = ()
 
 
 class RunState:
@@ -78,8 +79,7 @@ class RunState:
         self.plan: Mapping[str, Any] | None = None
         self.progress: tuple[float, float] | None = None
         self.steps: deque[tuple[float, str]] = deque(maxlen=_MAX_SAMPLES)
-        self.metrics: dict[str, deque[MetricSample]] = {}
-        self.units: dict[str, str] = {}
+        self.metrics: dict[WorkloadMetric, deque[MetricSample]] = {}
         self.timings: dict[str, tuple[float, float]] = {}
         self.memory: deque[MemorySample] = deque(maxlen=_MAX_SAMPLES)
         self.memory_summary: str | None = None
@@ -162,12 +162,11 @@ class RunState:
         self.progress = (float(event.fields["done"]), float(event.fields["total"]))
 
     def _metric(self, event: RunEvent) -> None:
-        name = str(event.fields["name"])
-        if name not in self.metrics and len(self.metrics) >= _MAX_METRICS:
+        metric = declared_metric(WorkloadMetric.of(event.fields), self.request.workload.metrics)
+        if metric not in self.metrics and len(self.metrics) >= _MAX_METRICS:
             return
         sample = MetricSample(event.time_seconds, float(event.fields["value"]))
-        self.metrics.setdefault(name, deque(maxlen=_MAX_SAMPLES)).append(sample)
-        self.units[name] = str(event.fields["unit"])
+        self.metrics.setdefault(metric, deque(maxlen=_MAX_SAMPLES)).append(sample)
 
     def _memory(self, event: RunEvent) -> None:
         known = {name: _count(event.fields.get(name)) for name in _MEMORY_FIELDS}
@@ -191,7 +190,9 @@ class RunState:
 
     def _result(self, event: RunEvent) -> None:
         fields = event.fields
-        self.result = RunResult(VerdictKind(fields["verdict"]), str(fields["why"]), tuple(fields["figures"]))
+        parsed = (Measurement.of(figure, self.request.workload.metrics) for figure in fields["figures"])
+        measurements = tuple(measurement for measurement in parsed if measurement is not None)
+        self.result = RunResult(VerdictKind(fields["verdict"]), str(fields["why"]), measurements)
         self.ended_seconds = event.time_seconds
 
     def _end(self, end: RunEnded) -> None:

@@ -17,6 +17,7 @@ from typing import Final
 
 from gpumon.core.inbox import Inbox
 from gpumon.core.text import safe_bytes
+from gpumon.core.units import signal_name
 from gpumon.workload_runs.catalogue import RunRequest
 from gpumon.workload_runs.process import READ_BYTES, RunProcess
 from gpumon.workload_runs.protocol import EventReader, RunEvent, RunEventKind
@@ -184,7 +185,7 @@ class _Supervisor:
         if exit_code is None:
             reason = f"PID {self._process.pid} cannot be killed: blocked in an uninterruptible driver call."
         elif exit_code < 0 and not cancelled and not reason:
-            reason = f"The workload was ended by {_signal_name(-exit_code)}."
+            reason = f"The workload was ended by {signal_name(-exit_code)}."
         log_bytes = sum(log.count for log in self._logs.values())
         return RunEnded(exit_code, cancelled, reason, self._reader.invalid_lines, log_bytes)
 
@@ -280,10 +281,3 @@ class _LogReader:
         if self._partial:
             self._log.append(LogLine(self._stream, safe_bytes(self._partial)))
             self._partial = b""
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -155,6 +155,7 @@ def test_an_invalid_recording_is_an_error(
 # One sample
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "fault",
     [
@@ -239,7 +240,7 @@ def test_without_a_driver_the_document_has_the_reason(no_driver: dict[str, str])
     assert document["problems"]["driver"]["reason"] in done.stderr
 
 
-@pytest.mark.parametrize("line", ["", "status", "record {file}", "record -"])
+@pytest.mark.parametrize("line", ["", "status", "record {file}", "record -", "memory", "devices", "topology", "pick"])
 def test_without_a_driver_there_is_a_sentence_and_no_output(
     no_driver: dict[str, str], tmp_path: Path, line: str
 ) -> None:

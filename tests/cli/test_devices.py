@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpumon.core.device_properties import PROPERTY_NAMES
-from tests.cli.running import is_one_line, run
+from tests.cli.running import run
 from tests.health.test_doctor_child import CUDA
 from tests.nvml_mock import NvmlMock, compiler
 
@@ -105,10 +105,3 @@ def test_without_the_cuda_library(nvml_mock: NvmlMock) -> None:
     assert done.returncode == 0
     assert "SMs                       – (– FP32 cores)" in done.stdout
     assert "Compute capability        9.0" in done.stdout
-
-
-def test_without_a_driver(nvml_mock: NvmlMock) -> None:
-    done = run("devices", env=nvml_mock.environment_without_library())
-    assert done.returncode == 3
-    assert is_one_line(done.stderr)
-    assert "not installed" in done.stderr

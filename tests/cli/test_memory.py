@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import is_one_line, run
+from tests.cli.running import run
 from tests.nvml_mock import NvmlMock
 from tests.probe.scripted import DEVICE, hello, listening, statistics, until_gone
 
@@ -130,12 +130,6 @@ def test_a_gpu_with_mig_shows_its_instances(host: dict[str, str]) -> None:
     memory = document("memory", env=split)["devices"]
     assert memory[0]["problem"]["code"] == "not_supported"
     assert memory[1]["mig_instance"]["position"] == 0
-
-
-def test_without_a_driver_the_error_names_it(nvml_mock: NvmlMock) -> None:
-    done = run("memory", env=nvml_mock.environment_without_library())
-    assert (done.returncode, done.stdout) == (3, "")
-    assert is_one_line(done.stderr)
 
 
 def test_an_ascii_terminal_gets_ascii(host: dict[str, str]) -> None:

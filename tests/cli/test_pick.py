@@ -81,7 +81,3 @@ def test_errors(environment: Environment, argv: list[str], code: int, words: str
     done = run("pick", *argv, env=environment)
     assert (done.returncode, done.stdout) == (code, "")
     assert words in done.stderr
-
-
-def test_without_a_driver(nvml_mock: NvmlMock) -> None:
-    assert run("pick", env=nvml_mock.environment_without_library()).returncode == 3

@@ -104,6 +104,7 @@ def test_a_refusal_is_a_sentence(command: list[str], probes: Path, env: dict[str
     assert f"gpumon: Process {PID}: Traces on demand need PyTorch 2.8" in done.stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", [["trace"], ["snapshot", "--yes"]])
 def test_without_a_probe(command: list[str], env: dict[str, str]) -> None:
     done = run(*command, "--pid", PID, env=env)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.cli import run_output
+from gpumon.cli import output
 from tests.cli.running import is_one_line, run
 from tests.nvml_mock import NvmlMock
 
@@ -78,8 +78,8 @@ def test_cases_are_a_table_and_plots_are_drawn_where_they_are_wanted(environment
     ("plot", "columns", "width"), [(None, 0, 0), (True, 0, 100), (None, 80, 80), (True, 80, 80), (False, 80, 0)]
 )
 def test_the_width_of_plots(monkeypatch: pytest.MonkeyPatch, plot: bool | None, columns: int, width: int) -> None:
-    monkeypatch.setattr(run_output, "terminal_width", lambda: columns)
-    assert run_output.plot_width(plot) == width
+    monkeypatch.setattr(output, "terminal_width", lambda: columns)
+    assert output.plot_width(plot) == width
 
 
 def test_csv_is_all_of_standard_output(environment: Environment) -> None:

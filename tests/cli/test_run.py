@@ -119,6 +119,7 @@ def test_every_event_is_a_line_of_the_public_format(environment: Environment) ->
     }  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("settings", "code", "verdict"),
     [
@@ -169,6 +170,7 @@ def test_a_locked_file_and_a_pipe_in_its_place_do_not_stop_the_run(environment: 
     assert f"The result could not be saved to {file}: it is not a regular file." in done.stderr
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("setting", "code"), [("end=ok", 0), ("checked=no", 1)])
 @pytest.mark.parametrize("form", ["", "--csv"])
 def test_a_result_that_cannot_be_saved_is_reported_and_still_counts(
@@ -182,6 +184,7 @@ def test_a_result_that_cannot_be_saved_is_reported_and_still_counts(
     assert "could not be saved" not in done.stdout
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [

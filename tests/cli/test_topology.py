@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.cli.running import is_one_line, run
+from tests.cli.running import run
 from tests.nvml_mock import NvmlMock
 
 
@@ -91,10 +91,3 @@ def test_a_gpu_that_hangs_costs_only_its_row(nvml_mock: NvmlMock) -> None:
     assert time.monotonic() - began < 15
     assert "GPU 0       X    –    NV18" in done.stdout
     assert "GPU 1 could not be read. The driver does not respond" in done.stdout
-
-
-def test_without_a_driver(nvml_mock: NvmlMock) -> None:
-    done = run("topology", env=nvml_mock.environment_without_library())
-    assert done.returncode == 3
-    assert is_one_line(done.stderr)
-    assert "not installed" in done.stderr

@@ -63,7 +63,7 @@ def test_collector_name_fits_into_comm() -> None:
 def test_a_collector_in_a_driver_call_is_left_behind(tmp_path: Path) -> None:
     add_process(tmp_path, 500, comm=COMM, state="D")
     folder = add_process(tmp_path, 501, comm=COMM, state="S")
-    add_thread(folder, 502, b"502 (gpumon-collect) D 1 0\n")
+    add_thread(folder, 502, b"502 (gpumon-collect) D 1" + b" 0" * 50)
     problem = OrphanedCollectors(0, tmp_path).problem(0)
     assert problem is not None
     assert problem.code is ProblemCode.COLLECTOR_LEFT_BEHIND

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from gpumon.core.episodes import HistoryEventKind
 from gpumon.core.frames import FrameError, decode, encode, to_document
-from gpumon.core.model import CallCost, DeviceEvent, DeviceState, Frame, Sweep
+from gpumon.core.model import CallCost, DeviceEvent, DeviceState, Sweep
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.core.store import Store
 from gpumon.core.text import safe_text
 from gpumon.core.xids import XID_MEANINGS, xid_text
 from gpumon.operations.record import Anonymizer
 from tests.builders import device, frame
+from tests.core.test_episodes import events_of
 
 KEY = device(0).key
 COUNT = st.integers(0, 1 << 50)
@@ -28,15 +28,6 @@ COSTS = st.lists(st.builds(CallCost, NAME, COUNT, COUNT, SECONDS, SECONDS), max_
 
 def event(xid: int, seconds: float = 99.5, key: str = KEY) -> DeviceEvent:
     return DeviceEvent(key, xid, 1_800_000_000.0, seconds)
-
-
-def noted(*frames: Frame) -> list[tuple[float, HistoryEventKind, str]]:
-    store = Store()
-    for item in frames:
-        store.apply(item)
-    history = store.of_device(KEY)
-    assert history is not None
-    return [(item.seconds, item.kind, item.text) for item in history.events]
 
 
 @given(events=EVENTS, costs=COSTS)
@@ -75,7 +66,7 @@ def test_keys_and_names_are_made_safe() -> None:
 
 def test_an_xid_is_an_event_of_its_device_alone_at_the_moment_at_which_it_came() -> None:
     other = event(31, key=device(1).key)
-    assert noted(frame(events=(event(13), other, event(4711, 99.8))), frame(monotonic_seconds=101.0)) == [
+    assert events_of(frame(events=(event(13), other, event(4711, 99.8))), frame(monotonic_seconds=101.0)) == [
         (99.5, HistoryEventKind.XID, "Xid 13: graphics engine exception"),
         (99.8, HistoryEventKind.XID, "Xid 4711"),
     ]
@@ -83,7 +74,7 @@ def test_an_xid_is_an_event_of_its_device_alone_at_the_moment_at_which_it_came()
 
 def test_the_cause_stands_before_what_follows_from_it() -> None:
     lost = device(0, state=DeviceState.LOST)
-    result = noted(frame(), frame(monotonic_seconds=101.0, devices=(lost,), events=(event(79, 100.5),)))
+    result = events_of(frame(), frame(monotonic_seconds=101.0, devices=(lost,), events=(event(79, 100.5),)))
     assert [(kind, text) for _, kind, text in result] == [
         (HistoryEventKind.XID, "Xid 79: GPU has fallen off the bus"),
         (HistoryEventKind.DEVICE, "lost"),
@@ -98,8 +89,8 @@ def test_a_driver_that_was_restarted_is_one_event_and_one_that_stays_away_is_two
     hiccup = frame(monotonic_seconds=2.0, devices=(lost,), problems=restarted)
     outage = frame(monotonic_seconds=3.0, devices=(lost,), problems=gone)
     back = frame(monotonic_seconds=4.0)
-    assert noted(first, hiccup, back) == [(2.0, HistoryEventKind.DRIVER, "The driver was restarted.")]
-    assert noted(first, hiccup, outage, back) == [
+    assert events_of(first, hiccup, back) == [(2.0, HistoryEventKind.DRIVER, "The driver was restarted.")]
+    assert events_of(first, hiccup, outage, back) == [
         (2.0, HistoryEventKind.DRIVER, "The driver was restarted."),
         (4.0, HistoryEventKind.DRIVER, "the driver responds again"),
     ]
@@ -108,7 +99,7 @@ def test_a_driver_that_was_restarted_is_one_event_and_one_that_stays_away_is_two
 def test_a_device_that_is_lost_when_the_driver_is_back_is_an_event() -> None:
     lost = device(0, state=DeviceState.LOST)
     gone = {"driver": Problem(ProblemCode.DRIVER_NOT_LOADED, "The driver is not loaded.")}
-    result = noted(frame(), frame(monotonic_seconds=101.0, devices=(lost,), problems=gone),
+    result = events_of(frame(), frame(monotonic_seconds=101.0, devices=(lost,), problems=gone),
                   frame(monotonic_seconds=102.0, devices=(lost,)))  # fmt: skip
     assert [kind for _, kind, _ in result] == [
         HistoryEventKind.DRIVER,

@@ -78,7 +78,7 @@ def test_a_flood_of_reasons_is_bounded() -> None:
     assert len(list(episodes)) <= 32
 
 
-def events(*frames: Frame) -> list[tuple[float, HistoryEventKind, str]]:
+def events_of(*frames: Frame) -> list[tuple[float, HistoryEventKind, str]]:
     store = Store()
     for item in frames:
         store.apply(item)
@@ -88,7 +88,7 @@ def events(*frames: Frame) -> list[tuple[float, HistoryEventKind, str]]:
 
 
 def test_a_device_that_is_lost_and_comes_back_is_an_event() -> None:
-    result = events(
+    result = events_of(
         frame(monotonic_seconds=1.0),
         frame(monotonic_seconds=2.0, devices=(device(0, state=DeviceState.LOST),)),
         frame(monotonic_seconds=3.0, devices=(device(0, state=DeviceState.LOST),)),
@@ -99,7 +99,7 @@ def test_a_device_that_is_lost_and_comes_back_is_an_event() -> None:
 
 def test_a_driver_that_goes_and_comes_back_is_an_event_of_every_device() -> None:
     gone = {"driver": Problem(ProblemCode.DRIVER_NOT_LOADED, "The driver is gone.")}
-    result = events(
+    result = events_of(
         frame(monotonic_seconds=1.0),
         frame(monotonic_seconds=2.0, devices=(), problems=gone),
         frame(monotonic_seconds=3.0, devices=(), problems=gone),

@@ -14,6 +14,7 @@ from tests.court.__main__ import Options, run_cases, selected
 from tests.court.cases import CASES, HEALTHY, Case
 from tests.court.process import SCRIPT, TrainingProcess, device_of
 from tests.court.report import Outcome, judged, table, totals
+from tests.processes import is_running
 from tests.workloads.conftest import TORCH_PYTHON, needs_torch
 
 MIN_CURE_RATIO = 1.3
@@ -147,16 +148,9 @@ def test_no_process_is_left() -> None:
     finally:
         process.close()
     until = time.monotonic() + 5
-    while any(map(_runs, pids)) and time.monotonic() < until:
+    while any(map(is_running, pids)) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not any(map(_runs, pids))
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    assert not any(map(is_running, pids))
 
 
 @needs_torch

@@ -8,7 +8,7 @@ import pytest
 
 from gpumon.errors.cause import cause_of
 from gpumon.errors.load import ERRORS
-from gpumon.present.explain_answer import AnswerRole, answer_lines
+from gpumon.present.explain_text import AnswerRole, answer_lines
 from tests.errors.texts import samples_of
 from tests.errors.whole_logs import FailedLog, answer, answer_to, failed_logs, healthy_logs, judged, read_log
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from gpumon.core.device_use import IDLE_PERCENT
 from gpumon.fleet.exporters import DCGM, DCGM_XIDS, HISTORY_ONLY
-from gpumon.fleet.model import IDLE_PERCENT
 from gpumon.fleet.query import BUSIEST_OF, PART, TIME_OF, XID
 from tests.fleet.fake_prometheus import Respond, body
 from tests.fleet.targets import DCGM_METRICS, FakeHost

@@ -98,6 +98,13 @@ class NcclJob:
             jobs = [job for job in scanner.scan(workers) if str(self.script) in job.command]
             yield from watch.update(jobs, probes, now).values()
 
+    def hang(self) -> "tuple[HangVerdict | None, str]":
+        """The first verdict of a hang, and what the job has printed; ends the job."""
+        try:
+            return next((verdict for verdict in self.verdicts() if verdict.is_hang), None), self.text()
+        finally:
+            self.close()
+
     def text(self) -> str:
         """What the job has printed."""
         self.output.seek(0)
@@ -156,11 +163,7 @@ def test_a_hang_with_nccl_is_explained(
     torch_python: str, folder: Path, what: str, kind: HangKind, has_line: bool
 ) -> None:
     job = NcclJob(torch_python, folder, what, has_torchrun=what != KILLED)
-    try:
-        verdict = next((verdict for verdict in job.verdicts() if verdict.is_hang), None)
-        text = job.text()
-    finally:
-        job.close()
+    verdict, text = job.hang()
     assert verdict is not None, text
     print(json.dumps([verdict.summary, *verdict.evidence], indent=1))
     assert verdict.kind is kind, (verdict, text)
@@ -174,11 +177,7 @@ def test_a_hang_with_nccl_is_explained(
 @pytest.mark.quick
 def test_different_shapes_with_nccl(torch_python: str, folder: Path) -> None:
     job = NcclJob(torch_python, folder, SHAPE, steps=600)
-    try:
-        verdict = next((verdict for verdict in job.verdicts() if verdict.is_hang), None)
-        text = job.text()
-    finally:
-        job.close()
+    verdict, text = job.hang()
     if verdict is None:
         pytest.skip("NCCL has not waited")
     print(json.dumps([verdict.summary, *verdict.evidence], indent=1))
@@ -191,11 +190,7 @@ def test_different_shapes_with_nccl(torch_python: str, folder: Path) -> None:
 def test_different_collectives_with_nccl(torch_python: str, folder: Path) -> None:
     """NCCL may also finish with wrong values; then the rank that is one collective ahead ends first."""
     job = NcclJob(torch_python, folder, OTHER, steps=600)
-    try:
-        verdict = next((verdict for verdict in job.verdicts() if verdict.is_hang), None)
-        text = job.text()
-    finally:
-        job.close()
+    verdict, text = job.hang()
     if verdict is None:
         pytest.skip("NCCL has not waited")
     print(json.dumps([verdict.summary, *verdict.evidence], indent=1))

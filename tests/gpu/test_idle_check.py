@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.core.metrics import BUSY_PERCENT, NO_WORK_PERCENT
+from gpumon.core.device_use import BUSY_PERCENT, NO_WORK_PERCENT
 from gpumon.core.model import Device, Frame
 from gpumon.streams.live import LiveStream
 

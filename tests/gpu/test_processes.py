@@ -16,6 +16,7 @@ import pytest
 from gpumon.core.model import Frame
 from gpumon.streams.live import LiveStream
 from tests.gpu.test_live import MEBIBYTE, gpumon, smi, status
+from tests.processes import start_ticks
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120), pytest.mark.xdist_group("gpu")]
 
@@ -133,8 +134,7 @@ def test_rows_agree_with_nvidia_smi_and_proc() -> None:
             proc = Path("/proc", str(pid))
             assert row["command"].startswith(sys.executable)
             assert row["user"] in {pwd.getpwuid(proc.stat().st_uid).pw_name, str(proc.stat().st_uid)}
-            fields = (proc / "stat").read_text().rpartition(")")[2].split()
-            assert row["start_ticks"] == int(fields[19])
+            assert row["start_ticks"] == start_ticks(pid)
             assert 0 < row["age_seconds"] < 120
             assert row["host_memory_bytes"] > 100 * MEBIBYTE
         memory = [rows[pid][0]["memory_bytes"] for pid in sizes]

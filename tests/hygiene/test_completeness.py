@@ -4,6 +4,7 @@ CONTRIBUTING.md has the recipes. The catalogue of errors has its own test, `test
 """
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
@@ -17,8 +18,10 @@ from gpumon.core.allocator import AllocatorStatistics
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import Device
 from gpumon.health.alerts import ALERT_RULES
-from gpumon.present.top_line import TABS
 from gpumon.probe.agent.allocator import Allocator
+from gpumon.ui.app import GpumonApp
+from gpumon.ui.base_app import BaseApp
+from gpumon.ui.keymap import all_bindings
 from gpumon.ui.selftest import STEPS
 from gpumon.ui.selftest.screens import SCREEN_NAMES
 
@@ -46,15 +49,10 @@ def test_an_alert_needs_metrics_or_fields_of_a_device() -> None:
 
 
 def screens_of_the_app() -> set[str]:
-    """The screens that a digit opens from the overview, and the actions of the app that open another one."""
-    tree = ast.parse((ROOT / "gpumon/ui/navigation.py").read_text())
-    actions = (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    opening = {
-        action.name.removeprefix("action_")
-        for action in actions
-        if action.name.startswith("action_") and "push_screen" in ast.dump(action)
-    }
-    return opening - {"open_screen"} | {tab.name.lower() for tab in TABS[1:]}
+    """The screens that a key of the app opens: the help, and those that it names."""
+    actions = [binding.action for owner, binding in all_bindings() if owner in {BaseApp, GpumonApp}]
+    names = (re.match(r"(help)$|open_screen\('(\w+)'\)", action) for action in actions)
+    return {name for match in names if match for name in match.groups() if name} - {"gpus"}
 
 
 def test_the_selftest_opens_every_screen_of_the_app() -> None:
@@ -75,3 +73,22 @@ def test_a_probe_sends_the_statistics_that_gpumon_reads() -> None:
         device_identity=lambda _: ({"uuid": None, "name": None}, None),
     )
     assert set(Allocator(torch).statistics(0)) == {field.name for field in fields(AllocatorStatistics)}
+
+
+@pytest.mark.parametrize(
+    ("text", "homes"),
+    [
+        ("json.dumps(", {"errors/index", "cli/config_command"}),
+        ('/stat"', {"core/procfs"}),
+        ("SC_CLK_TCK", {"core/procfs"}),
+        ('meminfo"', {"core/procfs", "operations/doctor/bundle"}),
+        ("cpu.max", {"core/control_groups"}),
+        ("signal.Signals(", {"core/units"}),
+        ("get_terminal_size((", {"cli/output", "cli/explain", "cli/jobs", "cli/run_output", "present/status_report"}),
+    ],
+)
+def test_a_fact_has_one_home(text: str, homes: set[str]) -> None:
+    """The interpreter of the probe has no gpumon; the scripts of `gpumon attach` run there too."""
+    files = (path for path in (ROOT / "gpumon").rglob("*.py") if "probe" not in path.parts)
+    users = {str(path.relative_to(ROOT / "gpumon").with_suffix("")) for path in files if text in path.read_text()}
+    assert users == homes

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -10,8 +11,8 @@ from textual.screen import ModalScreen
 
 from gpumon import cli
 from gpumon.health.alerts import ALERT_RULES, JOB_HANGS, OUT_OF_MEMORY, RULE_LABELS, Alert, Severity, rule_label
-from gpumon.present.doc_pages import SCREEN_PAGES, alert_section
-from gpumon.ui.bindings import all_bindings
+from gpumon.present.alerts import alert_section
+from gpumon.ui.keymap import all_bindings
 from gpumon.ui.screens.base import BaseScreen
 from tests.workloads.conftest import load_workload
 
@@ -72,19 +73,19 @@ def test_an_alert_of_the_host_leads_to_the_page_about_faults() -> None:
     assert (ROOT / "docs/faults.md").is_file()
 
 
-def subclasses(kind: type) -> set[type]:
+def subclasses(kind: type[BaseScreen[Any]]) -> set[type[BaseScreen[Any]]]:
     return set(kind.__subclasses__()).union(*map(subclasses, kind.__subclasses__()))
 
 
 def test_every_screen_has_a_page() -> None:
     assert list(all_bindings()), "imports every module"
-    names = {
-        kind.__name__
+    pages = {
+        kind.__name__: kind.PAGE
         for kind in subclasses(BaseScreen)
         if kind.__module__.startswith("gpumon.") and not issubclass(kind, ModalScreen) and not kind.__subclasses__()
     }
-    assert names - {"ReadingScreen"} == set(SCREEN_PAGES)
-    assert [page for page in SCREEN_PAGES.values() if not (ROOT / page).is_file()] == []
+    assert pages.pop("ReadingScreen") == ""
+    assert [name for name, page in pages.items() if not (ROOT / page).is_file()] == []
 
 
 def test_the_page_about_the_configuration_has_every_key_and_table() -> None:

@@ -16,7 +16,7 @@ PRINT_MODULES = "import sys, {module}; print(*sorted({{name.partition('.')[0] fo
     [
         ("gpumon.cli", {"textual", "rich", "torch", "pynvml"}),
         ("gpumon.collect.loop", {"textual", "rich", "click", "torch"}),
-        ("gpumon.api", {"textual", "rich", "click", "torch", "pynvml"}),
+        ("gpumon.api", {"textual", "rich", "click", "plotext", "torch", "pynvml"}),
         ("gpumon.streams.live", {"textual", "rich", "click", "torch", "pynvml"}),
         ("gpumon.ui.app", {"pynvml", "torch"}),
     ],
@@ -27,25 +27,30 @@ def test_imports(module: str, banned: set[str]) -> None:
     assert not banned & set(imported.stdout.split())
 
 
+def test_the_api_imports_what_a_function_needs_when_it_is_called() -> None:
+    program = "import sys, gpumon.api; print(*sorted(name for name in sys.modules if name.startswith('gpumon')))"
+    imported = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert imported.stdout.split() == ["gpumon", "gpumon.api"]
+
+
 FIRST_PICTURE = """
-    cli: appearance commands config config_file entry group notify_config options
-    core: ascii_fallback collector_contract episodes frames heap idle inbox json_fields limits metrics model
-        ownership problem_table problems state_file store text throttle_reasons timeline units xids
+    cli: appearance commands config config_file entry group notify_config options output screen
+    core: ascii_fallback collector_contract device_use episodes frames heap inbox json_fields json_text limits
+        metrics model ownership problem_table problems procfs state_file store text throttle_reasons timeline
+        units xids
     health: alerts alerts.activity alerts.errors alerts.history alerts.jobs alerts.links alerts.memory
         alerts.model alerts.rule alerts.rules alerts.thermal alerts.tracking
     operations: other_processes program_name signals torch_processes
-    present: device_owner device_table doc_pages first_run header heat_map limits metric_style overview_chart
-        overview_plan overview_table paint paint.area paint.bar paint.line paint.sparkline paint.table palette
-        process_table table_filter table_state time_axis top_line totals
+    present: device_owner device_table first_run header heat_map limits metric_style overview_chart
+        overview_plan overview_table overview_totals paint paint.area paint.bar paint.line paint.sparkline
+        paint.table palette process_table table_filter table_state time_axis top_line
     session: alert_notifier app_session background costs frame_session job_registry memory_history oom_notices
         pace probe_registry process_registry run_registry signal_controller table_memory view_state
         wait_registry workload_controller
     streams: base child live
-    ui: app bindings key_table keymap messages navigation notifying partial_update screens screens.base
-        screens.confirm screens.help screens.overview signalling terminal terminal_app terminal_notice
-        textual_fixes themes widgets widgets.filter_bar widgets.footer widgets.heat_map_view
-        widgets.line_table widgets.role_styles widgets.table_view widgets.text_lines widgets.top_line
-        workload_running
+    ui: app base_app keymap messages navigation notifications partial_update process_actions run_controller
+        screens screens.base screens.overview terminal textual_fixes themes widgets widgets.filter_bar
+        widgets.footer widgets.heat_map_view widgets.line_table widgets.table_view widgets.text_lines
 """
 """The modules of gpumon, by room, that are imported when the overview shows its first values.
 

@@ -8,9 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from gpumon import cli
-from gpumon.ui.bindings import all_bindings
-from gpumon.ui.key_table import KEY_MEANINGS, MEANINGS, meaning_of
-from gpumon.ui.screens.help import key_text
+from gpumon.ui.keymap import KEY_MEANINGS, MEANINGS, all_bindings, key_text, meaning_of
 from gpumon.ui.selftest.tour import MAX_BYTES, STOPS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,7 +2,6 @@
 
 import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -17,13 +16,15 @@ def drawn_levels() -> list[set[str]]:
     return [set(re.findall(r"\w+", level)) for level in drawing[1].split("->")]
 
 
-def imported(path: Path) -> Iterator[str]:
-    """The rooms that a module imports, also inside functions."""
+def imported(path: Path) -> set[str]:
+    """What a module imports, also inside functions and for types."""
+    names = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        yield from (name.split(".")[1] for name in names if name.startswith("gpumon."))
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
 
 
 def test_every_import_points_down_in_the_drawing() -> None:
@@ -34,7 +35,19 @@ def test_every_import_points_down_in_the_drawing() -> None:
         (room, other)
         for room in rooms
         for path in (PACKAGE / room).rglob("*.py")
-        for other in imported(path)
+        for other in {name.split(".")[1] for name in imported(path) if name.startswith("gpumon.")}
         if other in rooms and other != room and level_of[other] <= level_of[room]
     }
     assert upward == set()
+
+
+def test_modules_do_not_import_each_other() -> None:
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in PACKAGE.rglob("*.py")
+    }
+    imports = {name: imported(path) & modules.keys() - {name} for name, path in modules.items()}
+    while leaves := [name for name, others in imports.items() if not others & imports.keys()]:
+        for name in leaves:
+            del imports[name]
+    assert not imports, "these modules import each other, or modules that do"

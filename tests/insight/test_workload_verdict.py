@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from gpumon.core.workload_metrics import Measurement
 from gpumon.insight.workload_verdict import DeviceSample, Judgment, judge, sample_of
 from tests.builders import device
+from tests.runs import measured
 
 
 def sample(**changes: Any) -> DeviceSample:  # noqa: ANN401
@@ -13,12 +15,14 @@ def sample(**changes: Any) -> DeviceSample:  # noqa: ANN401
     return sample_of(device(readings=readings, **changes), 1_800_000_000.0)
 
 
-def figure(**changes: Any) -> dict[str, Any]:  # noqa: ANN401
-    return {"name": "throughput", "value": 600.0, "unit": "TFLOP/s", "repetitions": 9, "limit": 1000.0} | changes
+def figure(**changes: Any) -> Measurement:  # noqa: ANN401
+    fields = {"name": "throughput", "value": 600.0, "unit": "TFLOP/s", "repetitions": 9, "limit": 1000.0}
+    (measurement,) = measured(fields | changes)
+    return measurement
 
 
 def named(figures: Any) -> dict[str, Any]:  # noqa: ANN401
-    return {item["name"]: item for item in figures}
+    return {item.metric.name: item.document() for item in figures}
 
 
 def test_a_sample_holds_what_was_read_and_none_where_nothing_was() -> None:
@@ -38,9 +42,13 @@ def test_clock_power_and_temperature_are_added_with_their_limits() -> None:
         "name": "sm_clock",
         "value": 1485.0,
         "unit": "MHz",
+        "better": "higher",
+        "format": "number",
         "repetitions": 2,
         "limit": 1980.0,
         "limit_source": "maximum",
+        "case": "",
+        "position": None,
     }
     assert (added["power"]["value"], added["power"]["limit"]) == (612.5, 700.0)
     assert (added["temperature"]["value"], added["temperature"]["limit_source"]) == (71, "")
@@ -127,20 +135,20 @@ def test_a_transfer_is_compared_with_the_fastest_link_that_was_seen() -> None:
     links = [(1, 16), (5, 16), (5, 8)]
     samples = [sample(readings={"pcie_generation": generation, "pcie_width": width}) for generation, width in links]
     (result, *_) = judge([figure(name="h2d", limit=None, limit_source="pcie")], samples).metrics
-    assert result["limit"] == pytest.approx(63.0, rel=0.001)
-    assert result["limit_source"] == "PCIe 5 x16 during the run"
+    assert result.limit == pytest.approx(63.0, rel=0.001)
+    assert result.limit_source == "PCIe 5 x16 during the run"
 
 
 def test_a_link_is_known_from_idle_moments_too() -> None:
     idle = sample(readings={"utilization_gpu_percent": 0})
     (result,) = judge([figure(limit=None, limit_source="pcie")], [idle]).metrics
-    assert result["limit_source"] == "PCIe 5 x16 during the run"
+    assert result.limit_source == "PCIe 5 x16 during the run"
 
 
 def test_nvlink_is_all_links_together() -> None:
     samples = [sample(readings={"nvlink_bytes_per_second": rate}) for rate in (0.0, 450e9)]
     (result, *_) = judge([figure(limit=None, limit_source="nvlink")], samples).metrics
-    assert (result["limit"], result["limit_source"]) == (450.0, "NVLink, all links in one direction")
+    assert (result.limit, result.limit_source) == (450.0, "NVLink, all links in one direction")
 
 
 @pytest.mark.parametrize("source", ["pcie", "nvlink"])
@@ -148,7 +156,7 @@ def test_nvlink_is_all_links_together() -> None:
 def test_a_link_that_is_not_known_gives_no_limit(source: str, readings: dict[str, float]) -> None:
     samples = [sample(readings=readings)] if readings else []
     (result, *_) = judge([figure(limit=None, limit_source=source)], samples).metrics
-    assert (result["limit"], result["limit_source"]) == (None, "")
+    assert (result.limit, result.limit_source) == (None, "")
 
 
 def test_a_limit_of_the_workloads_own_stays() -> None:
@@ -156,7 +164,7 @@ def test_a_limit_of_the_workloads_own_stays() -> None:
     assert judge([own], [sample()]).metrics[0] == own
 
 
-WRONG_WORDS = {"name": "wrong_words", "value": 0, "unit": "words", "repetitions": 5, "limit": None}
+WRONG_WORDS = figure(name="wrong_words", value=0, unit="words", repetitions=5, limit=None)
 ECC = {"ecc_corrected_volatile_count": 3, "ecc_uncorrected_volatile_count": 0}
 ROWS = {
     "remapped_rows_correctable_count": 1,

@@ -1,36 +1,185 @@
-"""`gpumon.api`: stable names, frames on the stand-in host, threads, and collectors that end."""
+"""`gpumon.api`: stable names, answers on the stand-in host and about a training run, and the recipes of its page."""
 
 import gc
+import os
+import re
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import gpumon.api
-from gpumon.api import FrameIterator, GpumonError
+from gpumon.api import FrameIterator, GpumonError, PartKind
 from gpumon.core.problems import ProblemCode
 from gpumon.operations import frame_source
 from tests import builders
 from tests.nvml_mock import NvmlMock
+from tests.probe.children import Program, running
 from tests.ui.fakes import FakeLive
 
 NAMES = {
-    "ComputeMode", "Device", "DeviceEvent", "DeviceState", "Frame", "FrameIterator", "GpumonError", "Host",
-    "MigInstance",
-    "Problem", "ProblemCode", "Process", "ProcessKind", "Switch", "frames", "snapshot",
+    "Advice", "AllocatorStatistics", "Bottleneck", "ComputeMode", "Device", "DeviceEvent", "DeviceState", "Explanation",
+    "Fix", "Frame", "FrameIterator", "GpuProcess", "GpumonError", "Host", "KnownError", "LogAnswer", "Match",
+    "MemoryPart", "MigInstance", "PartKind", "PickedDevices", "Problem", "ProblemCode", "Process", "ProcessKind",
+    "SlownessEvidence", "StepAccount", "StepProgress", "StepShare", "Switch", "WhyReport", "SlownessVerdict",
+    "explain", "frames", "memory", "pick", "processes", "snapshot", "why",
 }  # fmt: skip
 """A name that is gone, or has another meaning, breaks the scripts of users."""
 
+TRAINING = """
+import sys, time, types
+import torch
+hooks = []
+optimizer, compiler = types.ModuleType("torch.optim.optimizer"), types.ModuleType("torch.compiler")
+optimizer.register_optimizer_step_post_hook, optimizer._global_optimizer_post_hooks = hooks.append, {}
+compiler.is_compiling = lambda: False
+sys.modules.update({"torch.optim.optimizer": optimizer, "torch.compiler": compiler})
+gpu = types.SimpleNamespace(name="NVIDIA H200", total_memory=1 << 37, uuid="6d6f636b-4d6f-5b6b-8c01-000000000000")
+torch.cuda.get_device_properties = lambda ordinal: gpu
+torch.cuda.allocate(0, 1 << 30)
+print("ready", flush=True)
+while True:
+    for hook in hooks:
+        hook(optimizer)
+    time.sleep(0.02)
+"""
+"""With the stand-in for torch: steps, and 1 GiB on the first GPU of the stand-in for the driver."""
+LOG = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    x @ y\ntorch.OutOfMemoryError: '
+LOG += "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79 GiB of which 5 GiB is free.\n"
+PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+RECIPES = re.findall(r"(?:### ([^\n]*)\n\n)?```python\n(.*?)```", PAGE, re.DOTALL)
+OUTPUTS = {
+    "": "0 NVIDIA H200",
+    "Wait for a free GPU, then start": "GPU-6d6f",
+    "One GPU for each rank": r"GPU-\S+\nGPU-",
+    "Log the memory of a job each minute": r"GPU 0 \{'context': \d+, 'allocated': 1024(?s:.*)uses no GPU",
+    "Explain the log of a failed job in CI": "::error::.*memory",
+    "Compare two GPUs": r"metric +GPU 0 +GPU 1\nmemory_free_bytes",
+    "Record frames to a file, and read them again": r"GPU-\S+ \d+ W\n",
+    "Report why a training run is slow": r"(?s)\. *\n.* ms +\d",
+}
+"""What recipes print; the others print nothing on that host."""
+MIN_RECIPES = 10
+
 
 @pytest.fixture
-def host(nvml_mock: NvmlMock, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in nvml_mock.environment(gpus=2).items():
+def host(nvml_mock: NvmlMock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in nvml_mock.environment(gpus=2, XDG_STATE_HOME=str(tmp_path)).items():
         monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def training(
+    nvml_mock: NvmlMock, monkeypatch: pytest.MonkeyPatch, short_path: Path, tmp_path: Path
+) -> Iterator[Program]:
+    """A training run with a probe, on both GPUs of the stand-in."""
+    with running(short_path, TRAINING) as program:
+        assert program.hear() == "ready"
+        program.socket()
+        mock = nvml_mock.environment(gpus=2, pids=[program.process.pid], NVML_MOCK_PROCS="1")
+        folders = {"GPUMON_PROBE_DIR": str(short_path / "sockets"), "XDG_STATE_HOME": str(tmp_path)}
+        for name, value in {**mock, **folders}.items():
+            monkeypatch.setenv(name, value)
+        yield program
 
 
 def test_the_names_are_stable() -> None:
     assert set(gpumon.api.__all__) == NAMES
     assert all(hasattr(gpumon.api, name) for name in NAMES)
+    assert gpumon.snapshot is gpumon.api.snapshot
+    assert not hasattr(gpumon, "GpuProcess"), "types are those of gpumon.api"
+
+
+def test_processes_and_their_memory(training: Program) -> None:
+    pid = training.process.pid
+    first, second = gpumon.processes()
+    assert [(first.device.index, first.pid), (second.device.index, second.pid)] == [(0, pid), (1, pid)]
+    assert first.torch is not None
+    assert first.torch.reserved_bytes == 1 << 30
+    assert first.training is not None
+    parts = {part.kind: part.bytes for part in gpumon.memory(pid)[0].parts}
+    assert parts[PartKind.ALLOCATED] == 1 << 30
+    assert parts[PartKind.CONTEXT] > 0
+    with pytest.raises(GpumonError, match="uses no GPU of this host") as raised:
+        gpumon.memory(os.getpid())
+    assert raised.value.problem.remedy
+
+
+def test_why(training: Program) -> None:
+    report = gpumon.why(training.process.pid, 1)
+    account = report.evidence.account
+    assert report.device is not None
+    assert report.stages == ("passive",)
+    assert sum(share.seconds for share in account.shares) == pytest.approx(account.step_seconds)
+    with pytest.raises(GpumonError, match="has no probe"):
+        gpumon.why(os.getpid())
+
+
+def test_a_text_and_a_path_are_told_apart(tmp_path: Path) -> None:
+    file = tmp_path / "train.log"
+    file.write_text(LOG)
+    for explanation in (gpumon.explain(LOG), gpumon.explain(file), gpumon.explain(tmp_path)):
+        assert explanation.is_failure
+        assert explanation.cause is not None
+        assert explanation.cause.error.id == "oom"
+    for name in (str(file), "of another run.log"[-7:]):
+        with pytest.raises(GpumonError, match="is the name of a file") as raised:
+            gpumon.explain(name)
+        assert raised.value.problem.remedy == f"Pass pathlib.Path({name!r})."
+    with pytest.raises(GpumonError, match="cannot be read"):
+        gpumon.explain(tmp_path / "missing")
+
+
+def test_pick_reserves_for_this_process(host: None) -> None:
+    first, second = gpumon.pick(), gpumon.pick(device="all")
+    assert first.pid == os.getpid()
+    assert first.visible_devices == first.devices[0].uuid
+    assert first.devices[0].index != second.devices[0].index
+    with pytest.raises(GpumonError, match=f"is reserved for PID {os.getpid()}"):
+        gpumon.pick()
+
+
+@pytest.mark.parametrize(("title", "code"), RECIPES, ids=[title for title, _ in RECIPES])
+def test_the_recipes_of_the_page_run(
+    title: str,
+    code: str,
+    training: Program,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def sleep(seconds: float) -> None:
+        """A recipe that sleeps for a minute finds afterwards that the job has ended."""
+        if seconds < 60:
+            real_sleep(seconds)
+        else:
+            training.process.kill()
+            training.process.wait()
+            monkeypatch.setenv("NVML_MOCK_PIDS", "")
+
+    real_sleep = time.sleep
+    monkeypatch.setattr(time, "sleep", sleep)
+    (tmp_path / "train.log").write_text(LOG)
+    (tmp_path / "train.py").write_text("import os\nprint(os.environ['CUDA_VISIBLE_DEVICES'])")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["recipe.py", str(training.process.pid)])
+    if "pick(" in code:
+        monkeypatch.setenv("NVML_MOCK_PIDS", "")
+    exit_code = 0
+    try:
+        exec(compile(code, title, "exec"), {"__name__": "__main__"})
+    except SystemExit as end:
+        exit_code = int(end.code or 0)
+    printed = capfd.readouterr().out
+    assert re.search(OUTPUTS[title], printed) if title in OUTPUTS else not printed, printed
+    assert exit_code == ("Epilog" in title or "in CI" in title)
+    files = {file.name: file.read_text() for file in tmp_path.iterdir() if file.is_file()}
+    assert f" {training.process.pid} " in files["epilog-0.txt"] if "Epilog" in title else "epilog-0.txt" not in files
+    assert 'gpumon_power_watts{uuid="GPU-6d6f' in files["gpumon.prom"] if "node_exporter" in title else True
+    assert len(RECIPES) > MIN_RECIPES
 
 
 def test_a_snapshot(host: None) -> None:
@@ -106,10 +255,9 @@ def test_two_threads_share_an_iterator() -> None:
 
 
 def test_a_silent_collector_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpumon.api, "FIRST_FRAME_SECONDS", 0.2)
+    monkeypatch.setattr(frame_source, "FIRST_FRAME_SECONDS", 0.2)
     stream = FakeLive()
     with pytest.raises(GpumonError, match="did not respond") as raised:
         next(FrameIterator(stream))
     assert raised.value.problem.code is ProblemCode.COLLECTOR_SILENT
     assert stream.closed == 1
-    assert frame_source.FIRST_FRAME_SECONDS == 10.0

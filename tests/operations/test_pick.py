@@ -243,7 +243,7 @@ def test_the_timeout_names_the_holder() -> None:
 def proc(folder: Path, processes: dict[int, tuple[int, str, str]]) -> Path:
     for pid, (parent, program, arguments) in processes.items():
         (folder / str(pid)).mkdir(parents=True)
-        (folder / str(pid) / "stat").write_text(f"{pid} (a) b) S {parent} " + " ".join(["7"] * 30))
+        (folder / str(pid) / "stat").write_text(f"{pid} (a) b) S {parent} " + " ".join(["7"] * 50))
         (folder / str(pid) / "cmdline").write_text(arguments)
         (folder / str(pid) / "exe").symlink_to(program)
     return folder

@@ -60,7 +60,7 @@ def test_a_group_has_one_workload_device_and_set_of_parameters() -> None:
         ("matmul", {"size": 8192}, 2),
         ("matmul", {"size": 64}, 1),
     ]
-    assert [item.result.metrics[0]["value"] for item in groups[1].results] == [606, 600], "newest first"
+    assert [item.result.measurements[0].value for item in groups[1].results] == [606, 600], "newest first"
     assert shares(groups[1]) == [pytest.approx(0.01), None]
 
 

@@ -350,6 +350,7 @@ def test_a_log_that_cannot_be_written_is_a_problem(state_home: Path) -> None:
 REUSE = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
+from gpumon.core.procfs import read_stat
 from gpumon.operations.signals import SentSignal, SignalSender, SignalTarget
 from tests import builders
 
@@ -357,7 +358,7 @@ def start():
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 
 def ticks(pid):
-    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+    return read_stat(f"/proc/{pid}").start_ticks
 
 sender = SignalSender(own_pid=1 << 22)
 first = start()

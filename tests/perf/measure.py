@@ -1,13 +1,13 @@
 """Measures one monitor in a pseudo-terminal: CPU and memory of its process tree, terminal output, and NVML calls."""
 
 import json
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from gpumon.core.procfs import read_stat
 from tests.perf.monitors import Monitor
 from tests.processes import PROC, tree
 from tests.terminal import Terminal
@@ -17,7 +17,6 @@ FIRST_FRAME: Final = r"H200[\s\S]*\d\s?%"
 
 QUIT_TIMEOUT_SECONDS: Final = 8.0
 _SAMPLE_SECONDS: Final = 0.5
-_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +128,9 @@ def _cpu_seconds(pid: int) -> float:
     """CPU time of a process, in nanosecond resolution, and of its ended children, in clock ticks."""
     try:
         own = time.clock_gettime((~pid << 3) | 2)  # the clock that clock_getcpuclockid(3) returns
-        fields = (PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()
+        return own + read_stat(PROC / str(pid)).ended_cpu_seconds
     except OSError:
         return 0.0
-    return own + (int(fields[13]) + int(fields[14])) / _TICKS_PER_SECOND
 
 
 def pss(pid: int) -> float:

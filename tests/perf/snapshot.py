@@ -36,9 +36,9 @@ def main() -> None:
 async def _opened(path: Path) -> tuple[float, float]:
     """Seconds from the start of this process to the first screen, and to the totals."""
     from gpumon.ui.screens.snapshot import SnapshotScreen
-    from gpumon.ui.snapshot_app import SnapshotApp
+    from gpumon.ui.viewer_app import snapshot_app
 
-    app = SnapshotApp([path])
+    app = snapshot_app([path])
     async with app.run_test(size=(160, 50)) as pilot:
         await pilot.pause()
         first = time.perf_counter() - _BEGUN

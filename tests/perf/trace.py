@@ -33,9 +33,9 @@ def main() -> None:
 async def _opened(path: Path) -> tuple[float, float, list[float]]:
     """Seconds from the start of this process to the first screen and to the account, and of keys on the timeline."""
     from gpumon.ui.screens.trace import TraceScreen
-    from gpumon.ui.trace_app import TraceApp
+    from gpumon.ui.viewer_app import trace_app
 
-    app = TraceApp([path])
+    app = trace_app([path])
     async with app.run_test(size=(160, 50)) as pilot:
         await pilot.pause()
         first = time.perf_counter() - _BEGUN

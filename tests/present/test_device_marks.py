@@ -10,7 +10,7 @@ from gpumon.core.store import Store
 from gpumon.health.alerts import DEFAULT_THRESHOLDS, AlertHistory, Thresholds
 from gpumon.present.device_table import DEVICE_COLUMNS, device_rows
 from gpumon.present.paint.line import Role, Span
-from gpumon.present.status_report import status_text
+from gpumon.present.text.status import status_text
 from gpumon.session.view_state import ViewState
 from tests.builders import READINGS, device, frame
 from tests.present.helpers import only_span

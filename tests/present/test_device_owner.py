@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.core.idle import IdleSince
+from gpumon.core.device_use import IdleSince
 from gpumon.core.model import Device, DeviceState, ProcessKind
 from gpumon.core.store import Store
 from gpumon.core.units import MISSING
@@ -86,6 +86,8 @@ def test_a_gpu_without_processes_is_free_unless_memory_is_held() -> None:
     assert (free.program, free.is_free, free.user) == ("free", True, "")
     held = owner(builders.device(processes=(), readings={"memory_unattributed_bytes": 5 << 30}))
     assert (held.program, held.is_free) == ("unattributed", False)
+    desktop = owner(builders.device(processes=(builders.process(10, kinds=(ProcessKind.GRAPHICS,)),)))
+    assert (desktop.user, desktop.is_free) == ("ada", True)
 
 
 @pytest.mark.parametrize("changes", [{"processes": None}, {"state": DeviceState.LOST}])

@@ -7,8 +7,8 @@ from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.health.alerts import Alert, Severity
 from gpumon.present.device_table import device_rows
 from gpumon.present.header import banner, host_line, versions_text
+from gpumon.present.overview_totals import totals_lines
 from gpumon.present.paint.line import Role, plain
-from gpumon.present.totals import totals_lines
 from tests import builders
 from tests.present.helpers import texts, view
 from tests.present.split import split_frame

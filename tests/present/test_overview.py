@@ -10,16 +10,16 @@ from rich.cells import cell_len
 from gpumon.core.model import Device, DeviceState, Frame, Host
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.store import Store
-from gpumon.core.units import MISSING
+from gpumon.core.units import MISSING, compact_rate_text
 from gpumon.present.device_table import DeviceRow, device_rows
 from gpumon.present.heat_map import HeatMode, heat_heading, heat_map, heat_map_height
 from gpumon.present.metric_style import load_role
 from gpumon.present.overview_chart import chart_section, panel_lines
 from gpumon.present.overview_plan import plan_overview
 from gpumon.present.overview_table import overview_columns, overview_line
+from gpumon.present.overview_totals import totals_lines
 from gpumon.present.paint.line import Role, plain
 from gpumon.present.paint.table import fit_columns
-from gpumon.present.totals import short_rate_text, totals_lines
 from tests import builders
 from tests.frames import machine, troubled
 from tests.present.helpers import text, texts, view
@@ -174,7 +174,7 @@ def test_no_line_of_totals_is_wider_than_the_screen(width: int, lines: int) -> N
     ("rate", "shown"), [(None, MISSING), (0, "0"), (512, "512"), (9_960, "10k"), (999_900, "1.0M"), (212e9, "212G")]
 )
 def test_a_rate_has_four_cells(rate: float | None, shown: str) -> None:
-    assert short_rate_text(rate) == shown
+    assert compact_rate_text(rate) == shown
 
 
 # The chart and its values

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gpumon.core.workload_metrics import WorkloadMetric
 from gpumon.operations.results import ComparedResult, ResultGroup, saved_result
 from gpumon.operations.workload import MetricChange
 from gpumon.present.paint.line import width_of
@@ -31,7 +32,7 @@ def result(days: float, value: float, host: str | None = "box01", **changes: Any
     }
     saved = saved_result(json.loads(json.dumps(record | changes)))
     assert saved is not None
-    return ComparedResult(saved, (MetricChange("throughput", 600.0, value),))
+    return ComparedResult(saved, (MetricChange(WorkloadMetric("throughput"), 600.0, value),))
 
 
 def group(*results: ComparedResult) -> ResultGroup:

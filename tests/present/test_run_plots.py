@@ -11,11 +11,12 @@ from gpumon.operations.workload import WorkloadRun
 from gpumon.present.paint.line import SERIES_ROLES, Role, plain, width_of
 from gpumon.present.paint.plot import AxisTick, Curve, plot
 from gpumon.present.run_plots import plot_lines
-from gpumon.present.run_series import Compared, Comparison, MetricSweep, comparisons_of, sweeps_of
+from gpumon.present.run_series import Compared, Comparison, comparisons_of, sweeps_of
 from gpumon.present.text.run import result_lines
 from gpumon.workload_runs.protocol import RunEventKind
 from tests import runs
 from tests.present.helpers import text, texts
+from tests.runs import measured
 
 
 def metric(name: str, value: float, unit: str = "GB/s", **more: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -42,12 +43,12 @@ def finished(*metrics: dict[str, Any], samples: int = 0) -> WorkloadRun:
 
 
 def test_metrics_whose_names_differ_by_one_number_are_a_sweep() -> None:
-    sweeps, rest = sweeps_of([*TRANSFER, *LAUNCH, metric("copy", 3.5), metric("block_1_of_2", 1.0)])
+    sweeps, rest = sweeps_of(measured(*TRANSFER, *LAUNCH, metric("copy", 3.5), metric("block_1_of_2", 1.0)))
     sizes = {4096.0: "4KiB", 262144.0: "256KiB", 16777216.0: "16MiB", 1073741824.0: "1GiB"}
-    assert sweeps == [
-        MetricSweep(
+    assert [(sweep.title, sweep.metric.unit, sweep.labels, sweep.curves) for sweep in sweeps] == [
+        (
             "GB/s",
-            "",
+            "GB/s",
             sizes,
             {
                 "to device pinned": dict(zip(sizes, (1.0, 20.0, 50.0, 55.5), strict=True)),
@@ -56,33 +57,34 @@ def test_metrics_whose_names_differ_by_one_number_are_a_sweep() -> None:
                 },
             },
         ),
-        MetricSweep(
+        (
             "GB/s",
-            "",
+            "GB/s",
             {32.0: "32", 128.0: "128", 1024.0: "1024"},
             {"block": {32.0: 1032.0, 128.0: 1128.0, 1024.0: 2024.0}},
         ),
-        MetricSweep(
+        (
             "GB/s",
-            "",
+            "GB/s",
             {1.0: "1", 2.0: "2", 8.0: "8", 32.0: "32"},
             {"grid stride per sm": dict.fromkeys((1.0, 2.0, 8.0, 32.0), 1500.5)},
         ),
     ]
-    assert [item["name"] for item in rest] == ["copy", "block_1_of_2"]
+    assert [item.metric.name for item in rest] == ["copy", "block_1_of_2"]
 
 
 def test_two_points_are_no_sweep() -> None:
-    sweeps, rest = sweeps_of([metric("size_16", 1.5), metric("size_32", 2.5)])
+    sweeps, rest = sweeps_of(measured(metric("size_16", 1.5), metric("size_32", 2.5)))
     assert (sweeps, len(rest)) == ([], 2)
 
 
 def test_metrics_of_one_unit_are_compared_and_counts_are_not() -> None:
     metrics = [metric("copy", 3.5, limit=4.0), metric("strided_read", 0.5), metric("latency", 9.5, "us")]
     metrics += [metric("wrong", 0, "elements"), metric("checked", 7, "elements")]
-    metrics += [metric("unknown", 1.5) | {"value": value} for value in (None, True, -1.0, float("inf"), float("nan"))]
+    metrics += [metric("unknown", -1.0)]
     values = [Compared("copy", 3.5, 4.0), Compared("strided read", 0.5, None)]
-    assert comparisons_of(metrics) == [Comparison("GB/s", "GB/s", values)]
+    (copy, *_) = measurements = measured(*metrics)
+    assert comparisons_of(measurements) == [Comparison("GB/s", copy.metric, values)]
 
 
 def test_a_sweep_has_an_axis_a_legend_and_a_curve_per_metric() -> None:
@@ -119,14 +121,14 @@ BATCH += [case("peak_memory", float(size << 20), "bytes", f"batch {size}", size)
 
 
 def test_cases_with_positions_are_a_sweep_and_one_unit_is_one_plot() -> None:
-    sweeps, rest = sweeps_of([*BATCH, metric("power", 600.5, "W")])
+    sweeps, rest = sweeps_of(measured(*BATCH, metric("power", 600.5, "W")))
     assert [(sweep.title, sweep.axis, list(sweep.curves)) for sweep in sweeps] == [
         ("samples/s", "batch", ["samples", "compiled"]),
         ("bytes", "batch", ["peak memory"]),
     ]
     assert list(sweeps[0].labels.items()) == [(float(size), str(size)) for size in BATCHES]
     assert list(sweeps[0].curves["compiled"]) == BATCHES[:4], "it did not fit at the largest batch"
-    assert [item["name"] for item in rest] == ["power"]
+    assert [item.metric.name for item in rest] == ["power"]
 
 
 def test_several_cases_at_one_position_are_several_curves() -> None:
@@ -136,7 +138,7 @@ def test_several_cases_at_one_position_are_several_curves() -> None:
         for way in ("all_reduce", "broadcast")
         for text, size in sizes.items()
     ]
-    ((sweep,), rest) = sweeps_of(metrics)
+    ((sweep,), rest) = sweeps_of(measured(*metrics))
     assert (sweep.title, sweep.axis, list(sweep.curves)) == ("bus bandwidth, GB/s", "", ["all_reduce", "broadcast"])
     assert list(sweep.labels.values()) == ["1KiB", "1MiB", "1GiB"]
     assert rest == []
@@ -167,7 +169,7 @@ def test_cases_are_compared_metric_by_metric_and_equal_values_are_not() -> None:
     metrics = [case(name, value, unit, label) for name, unit in (("speed", "steps/s"), ("memory", "bytes"))
                for label, value in (("fp32", 12.0), ("bf16", 48.0))]  # fmt: skip
     metrics += [case("steps", 9.0, "steps", label) for label in ("fp32", "bf16")]
-    assert [comparison.title for comparison in comparisons_of(metrics)] == ["speed, steps/s", "memory"]
+    assert [comparison.title for comparison in comparisons_of(measured(*metrics))] == ["speed, steps/s", "memory"]
     shown = texts(plot_lines(finished(*metrics, metric("power", 600.5, "W"), samples=20), 80))
     bars = [row for row in shown if "█" in row]
     assert [row.split()[0] for row in bars] == ["fp32", "bf16", "fp32", "bf16"]

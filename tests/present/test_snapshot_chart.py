@@ -9,7 +9,7 @@ from gpumon.present.paint.line import Role, plain
 from gpumon.present.snapshot_chart import HistoryAxis, chart_columns, chart_lines, highest
 from gpumon.present.snapshot_view import SnapshotViewState
 from gpumon.ui.screens.snapshot import SnapshotScreen
-from gpumon.ui.snapshot_app import SnapshotApp
+from gpumon.ui.viewer_app import ViewerApp
 from gpumon.ui.widgets.text_lines import TextLines
 from tests.snapshots.files import loaded, real_bytes
 
@@ -46,15 +46,7 @@ def test_the_cursor_stays_on_the_chart_and_leaves_with_the_axis() -> None:
 
 
 async def test_keys_and_clicks_move_it_and_escape_removes_it() -> None:
-    class Read(SnapshotApp):
-        """Needs no file."""
-
-        CSS_PATH = SnapshotApp.CSS_PATH
-
-        def first_screen(self) -> SnapshotScreen:
-            return SnapshotScreen(loaded(real_bytes()))
-
-    app = Read([], "dark")
+    app = ViewerApp("Snapshot", SnapshotScreen(loaded(real_bytes())), legend="")
     async with app.run_test(size=(100, 40)) as pilot:
         await pilot.pause()
 

@@ -6,7 +6,7 @@ from gpumon.core.frames import decode, encode
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.units import INVALID
 from gpumon.health.alerts import Thresholds
-from gpumon.present.status_report import status_text
+from gpumon.present.text.status import status_text
 from tests import builders
 from tests.frames import HOSTILE, machine, troubled
 

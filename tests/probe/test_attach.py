@@ -100,7 +100,7 @@ class FakeProc:
         self.folder.mkdir(parents=True)
         own = os.geteuid()
         self.status(own, own, own)
-        self.write("stat", f"{pid} (a ) b) S " + " ".join(["1"] * 18) + " 777 0 0")
+        self.write("stat", f"{pid} (a ) b) S " + " ".join(["1"] * 18) + " 777" + " 0" * 32)
         self.write("maps", "")
         self.write("environ", "")
         self.write("cmdline", "python\0train.py\0")
@@ -166,7 +166,7 @@ def test_a_process_of_python_is_read(start: Start) -> None:
 def test_another_process_of_the_same_pid_is_not_it(proc: FakeProc) -> None:
     target = proc.read()
     assert target.state == "S"
-    proc.write("stat", f"{proc.pid} (python) S " + " ".join(["1"] * 18) + " 778 0 0")
+    proc.write("stat", f"{proc.pid} (python) S " + " ".join(["1"] * 18) + " 778" + " 0" * 32)
     assert target.state is None
 
 
@@ -605,7 +605,7 @@ def follow(
 def test_a_process_that_has_not_run_the_script(
     proc: FakeProc, monkeypatch: pytest.MonkeyPatch, state: str, words: str
 ) -> None:
-    proc.write("stat", f"{proc.pid} (python) {state} " + " ".join(["1"] * 18) + " 777 0 0")
+    proc.write("stat", f"{proc.pid} (python) {state} " + " ".join(["1"] * 18) + " 777" + " 0" * 32)
     assert words in refusal(lambda: follow(proc.read(), monkeypatch, None), ExitCode.BAD_VERDICT)
 
 

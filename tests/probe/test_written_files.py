@@ -115,27 +115,21 @@ def test_a_failed_snapshot_switches_the_history_off_and_leaves_no_file(tmp_path:
         assert run.end() == (0, "False 2\n", "")
 
 
-def test_a_client_that_has_gone_ends_the_history(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("has_gone", "printed"), [(True, "False 2\n"), (False, "True 1\n")])
+def test_a_client_that_has_gone_or_the_end_of_the_process_ends_the_history(
+    tmp_path: Path, has_gone: bool, printed: str
+) -> None:
     with running(tmp_path, program()) as run:
         assert run.hear() == "ready"
         probe = run.probe()
         probe.send({"ask": "memory_history", "id": 1, "milliseconds": 60_000})
         time.sleep(0.5)
-        probe.close()
-        time.sleep(1.0)
-        run.say("")
-        assert run.end() == (0, "False 2\n", "")
-
-
-def test_the_end_of_the_process_ends_the_history(tmp_path: Path) -> None:
-    with running(tmp_path, program()) as run:
-        assert run.hear() == "ready"
-        probe = run.probe()
-        probe.send({"ask": "memory_history", "id": 1, "milliseconds": 60_000})
-        time.sleep(0.5)
+        if has_gone:
+            probe.close()
+            time.sleep(1.0)
         start = time.monotonic()
         run.say("")
-        assert run.end() == (0, "True 1\n", "")
+        assert run.end() == (0, printed, "")
         assert time.monotonic() - start < 3.0
 
 

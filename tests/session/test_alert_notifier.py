@@ -16,6 +16,7 @@ from gpumon.session import alert_notifier
 from gpumon.session.alert_notifier import AlertNotifier, NotifySettings, run_command
 from tests.builders import frame
 from tests.core.test_ownership import needs_root
+from tests.processes import is_running
 
 HOT = Alert("temperature_high", Severity.CRITICAL, "GPU 0 is at 91 °C.", "Check the fans.", 5.0, "GPU-0", 0)
 SLOW = Alert("pcie_degraded", Severity.WARNING, "GPU 1 uses PCIe x8.", device_key="GPU-1", device_index=1)
@@ -30,8 +31,9 @@ class Notified:
         self.problems: list[Problem] = []
         self.running: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self.notifier = AlertNotifier(
-            settings, lambda work, then: self.running.append((work, then)), self.shown.append, self.problems.append
+            settings, lambda work, then: self.running.append((work, then)), self.problems.append
         )
+        self.notifier.show = self.shown.append
 
     def begin(self, *alerts: Alert) -> None:
         self.notifier.observe(frame(), [AlertChange(alert, has_begun=True) for alert in alerts])
@@ -121,16 +123,9 @@ def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> Non
     assert "did not end within 0.5 s" in problem.reason
     pid = int(file.read_text())
     deadline = time.monotonic() + 5
-    while time.monotonic() < deadline and _runs(pid):
+    while time.monotonic() < deadline and is_running(pid):
         time.sleep(0.02)
-    assert not _runs(pid)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    assert not is_running(pid)
 
 
 def test_a_command_that_reads_nothing() -> None:

@@ -38,7 +38,7 @@ def at_once(work: Callable[[], ResultT], then: Callable[[ResultT], None]) -> Non
 def memory(**configured: list[str]) -> TableMemory:
     """A memory that has read the file."""
     result = TableMemory(at_once, configured)
-    result.when_loaded(lambda: None)
+    result.restore("", lambda _: None)
     return result
 
 
@@ -87,13 +87,14 @@ def test_the_file_is_read_once_and_changes_during_a_write_are_saved_after_it() -
         tasks.append(lambda: then(work()))
 
     write({"schema": 1, "tables": {"devices": {"sort": "util"}}})
-    tables, calls = TableMemory(later, {}), []
-    tables.when_loaded(lambda: calls.append(1))
-    tables.when_loaded(lambda: calls.append(2))
+    tables = TableMemory(later, {})
+    calls: list[TableState] = []
+    tables.restore("devices", calls.append)
+    tables.restore("jobs", calls.append)
     assert (len(tasks), calls) == (1, [])
     tables.keep("processes", TableState("pid"), fail)
     tasks.pop(0)()
-    assert calls == [1, 2]
+    assert calls == [TableState("util"), TableState()]
     assert tables.state("processes") == TableState("pid"), "the choice is newer than the file"
     assert tables.state("devices") == TableState("util")
     for column in ("user", "age", "cpu"):

@@ -3,7 +3,7 @@
 import pytest
 
 from gpumon.session.frame_session import FrameSession
-from gpumon.ui.app import GpumonApp
+from gpumon.ui import app
 from tests.ui.probing import FakeWatcher
 from tests.ui.training import Training
 
@@ -12,7 +12,7 @@ from tests.ui.training import Training
 def watcher(monkeypatch: pytest.MonkeyPatch) -> FakeWatcher:
     """Replaces the watcher that connects to the probes of this host: it has the messages that a test puts in."""
     fake = FakeWatcher()
-    monkeypatch.setattr(GpumonApp, "open_watcher", lambda _: fake)
+    monkeypatch.setattr(app, "open_watcher", lambda: fake)
     return fake
 
 

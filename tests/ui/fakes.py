@@ -1,17 +1,23 @@
 """Streams without threads or clocks for the app under test: a test puts every frame in by hand."""
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 from textual.app import App
 from textual.geometry import Region
+from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.widget import Widget
 
 from gpumon.core.frames import decode, encode
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem
+from gpumon.session.app_session import AppSession, Bells
 from gpumon.streams.base import FrameInbox, Position
 from gpumon.ui.app import GpumonApp
 from tests import builders
+from tests.ui.probing import FakeWatcher
 
 
 class FakeStream:
@@ -84,9 +90,22 @@ def screen_lines(app: App[Any]) -> list[str]:
     return [strip.text for strip in app.screen._compositor.render_strips()]
 
 
-def screen_text(app: GpumonApp) -> str:
+def screen_text(app: App[Any]) -> str:
     """The screen on top as one text."""
     return "\n".join(screen_lines(app))
+
+
+async def until(pilot: Pilot[Any], holds: Callable[[], bool], what: str = "") -> None:
+    """Waits for something to hold."""
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline, f"{what}\n{screen_text(pilot.app)}"
+        await pilot.pause(0.05)
+
+
+async def seen(pilot: Pilot[Any], text: str) -> None:
+    """Waits for a text on the screen."""
+    await until(pilot, lambda: text in screen_text(pilot.app), text)
 
 
 class Refreshes:
@@ -125,3 +144,53 @@ def busy(percent: float, seconds: float = 0.0) -> Frame:
         devices=(builders.device(0, readings={"utilization_gpu_percent": percent}),),
         monotonic_seconds=100.0 + seconds,
     )
+
+
+class FakeStack:
+    """The screens and notices that the parts of the app use, without an app.
+
+    Args:
+        screens: The screens, the lowest first; none of them is mounted.
+    """
+
+    def __init__(self, *screens: Screen[Any]) -> None:
+        self.screen_stack: list[Screen[Any]] = [*screens]
+        self.notices: list[str] = []
+        self._callbacks: dict[Screen[Any], Any] = {}
+
+    @property
+    def screen(self) -> Screen[Any]:
+        return self.screen_stack[-1]
+
+    def push_screen(self, screen: Screen[Any], callback: Any = None) -> None:  # noqa: ANN401
+        self.screen_stack.append(screen)
+        self._callbacks[screen] = callback
+
+    def pop_screen(self) -> None:
+        self.screen_stack.pop()
+
+    def switch_screen(self, screen: Screen[Any]) -> None:
+        self.screen_stack[-1] = screen
+
+    def warn(self, text: object) -> None:
+        self.notices.append(str(text))
+
+    def notify(self, message: str, **_: Any) -> None:  # noqa: ANN401
+        self.notices.append(message)
+
+    def answer(self, result: object) -> None:
+        """Closes the dialog on top with a result."""
+        self._callbacks[self.screen_stack.pop()](result)
+
+    @property
+    def kinds(self) -> list[type[Screen[Any]]]:
+        return [type(screen) for screen in self.screen_stack]
+
+
+def session_on(stream: FakeStream, *frames: Frame, **options: Any) -> AppSession:  # noqa: ANN401
+    """A session that has drained frames."""
+    bells = Bells(*[lambda: None] * 3)
+    session = AppSession(stream, bells, lambda call: call(), FakeWatcher, **options)
+    stream.put(*frames)
+    session.drain_frames()
+    return session

@@ -14,7 +14,7 @@ from gpumon.health.alerts.model import AlertFinding
 from gpumon.present import alerts as present_alerts
 from gpumon.present import header
 from gpumon.present.paint.line import Line, Role, plain
-from gpumon.present.status_report import status_text
+from gpumon.present.text.status import status_text
 from gpumon.present.top_line import top_line
 from gpumon.session.frame_session import FrameSession
 from gpumon.session.view_state import ViewState

@@ -63,15 +63,6 @@ async def test_a_frame_is_drawn() -> None:
         assert "node7" in screen_text(app)
 
 
-async def test_what_waited_before_the_app_came_up_is_drawn() -> None:
-    stream = FakeStream()
-    stream.put(machine())
-    app = app_on(stream)
-    async with app.run_test() as pilot:
-        await pilot.pause()
-        assert " ada " in screen_text(app)
-
-
 async def test_many_frames_that_wait_are_all_kept_and_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = FakeStream()
     app = app_on(stream)

@@ -1,9 +1,7 @@
 """Bindings, and everything that is made of them: footer, help, command palette, and the key table of the README."""
 
 import re
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +11,14 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 from gpumon.present.top_line import TABS
-from gpumon.ui.bindings import TERMINAL_BINDINGS, all_bindings
-from gpumon.ui.key_table import KEY_MEANINGS, MEANINGS, footer_rank, meaning_of
+from gpumon.ui.base_app import save_screen
+from gpumon.ui.keymap import KEY_MEANINGS, MEANINGS, all_bindings, footer_rank, meaning_of
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.overview import OverviewScreen
-from gpumon.ui.terminal_app import save_screen
 from gpumon.ui.widgets.footer import MAX_KEYS
 from tests import builders
 from tests.frames import machine
-from tests.ui.fakes import FakeLive, FakeRecording, FakeStream, app_on, screen_lines, screen_text
+from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_lines, screen_text, until
 
 SCREEN_NAMES = ("memory", "workloads", "alerts", "explain", "doctor", "cost", "help")
 
@@ -37,8 +34,7 @@ def test_every_binding_has_an_id_and_a_tooltip() -> None:
 
 
 def test_an_id_is_used_once() -> None:
-    common = {binding.id for binding in TERMINAL_BINDINGS}  # every app has them
-    ids = Counter(binding.id for _, binding in all_bindings() if binding.id not in common)
+    ids = Counter(binding.id for _, binding in all_bindings())
     assert [name for name, count in ids.items() if count > 1] == []
 
 
@@ -54,31 +50,8 @@ def test_a_key_has_one_meaning_in_the_entire_program() -> None:
     assert len(keys) == len(set(keys)), "the table itself"
 
 
-def test_letters_are_gone_that_had_several_meanings() -> None:
-    assert not set("hplGMb") & set(KEY_MEANINGS)
-
-
-def test_a_meaning_has_the_same_keys_on_every_screen() -> None:
-    keys = {meaning.name: set(meaning.keys) for meaning in MEANINGS}
-    for owner, binding in all_bindings():
-        assert set(binding.key.split(",")) <= keys[meaning_of(binding.id or "")], (owner, binding.id)
-
-
 def test_each_tab_has_its_digit() -> None:
     assert [KEY_MEANINGS[tab.key] for tab in TABS] == [tab.name.lower() for tab in TABS]
-
-
-async def test_keys_without_a_use_are_not_offered() -> None:
-    for stream, actions in [
-        (FakeStream(), set()),
-        (FakeLive(), {"faster", "slower"}),
-        (FakeRecording(), {"faster", "slower", "rewind", "forward"}),
-    ]:
-        app = app_on(stream)
-        async with app.run_test() as pilot:
-            await pilot.press("comma", "full_stop", "plus", "minus")
-            offered = {active.binding.action for active in app.active_bindings.values()}
-            assert offered & {"faster", "slower", "rewind", "forward"} == actions
 
 
 # Help
@@ -104,12 +77,13 @@ async def test_help_has_every_key_of_the_screen_below() -> None:
     async with app.run_test(size=(80, 100)) as pilot:
         stream.put(machine())
         await pilot.pause()
-        for keys in ([], ["enter"]):
+        for keys, page in (([], "docs/overview.md"), (["enter"], "docs/device.md")):
             await pilot.press(*keys)
             tooltips = {active.binding.tooltip for active in app.screen.active_bindings.values() if active.binding.id}
             await pilot.press("question_mark")
             text = " ".join(screen_text(app).split())
             assert [tooltip for tooltip in tooltips if tooltip not in text] == []
+            assert f"More: {page}" in text
             assert max(map(len, (line.rstrip() for line in screen_lines(app)))) <= 80 - 2 - 1, "padding and scroll bar"
             await pilot.press("escape")
 
@@ -151,16 +125,7 @@ async def test_the_footer_has_complete_keys_only(size: tuple[int, int]) -> None:
             front, _, everywhere = " | ".join(shown).partition("│")
             assert max(front.count("|"), everywhere.count("|")) <= MAX_KEYS
             assert "? Help" in screen_lines(app)[-1]
-
-
-@pytest.mark.parametrize("width", [80, 100, 160])
-async def test_the_footer_names_the_way_out(width: int) -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(width, 24)) as pilot:
-        stream.put(machine())
-        await pilot.pause()
-        assert "q Quit" in screen_lines(app)[-1]
+            assert size[0] < 80 or "q Quit" in screen_lines(app)[-1] or keys
 
 
 async def test_the_footer_keeps_the_keys_of_the_lowest_rank() -> None:
@@ -210,13 +175,6 @@ async def run_command(pilot: Pilot[Any], name: str) -> None:
     await pilot.press("enter")
     await until(pilot, lambda: not isinstance(pilot.app.screen, CommandPalette))
     await pilot.pause(0.1)
-
-
-async def until(pilot: Pilot[Any], holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 15
-    while not holds():
-        assert time.monotonic() < deadline
-        await pilot.pause(0.05)
 
 
 @pytest.mark.sampled(1)

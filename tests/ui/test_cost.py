@@ -14,8 +14,7 @@ from gpumon.present.cost import CALL_COLUMNS, CallRow, call_note, call_rows, cos
 from gpumon.present.paint.line import plain
 from gpumon.present.paint.table import fit_columns, row_line
 from gpumon.present.table_state import visible_columns
-from gpumon.session import app_session as session_module
-from gpumon.session.costs import CallCosts, CostSample, ProcessCost, collectors, measure, process_cost
+from gpumon.session.costs import CallCosts, CostSample, ProcessCost, collectors, process_cost
 from gpumon.session.frame_session import FrameSession
 from gpumon.session.table_memory import TableState
 from gpumon.ui.app import GpumonApp
@@ -60,8 +59,7 @@ def proc(root: Path) -> Path:
         folder = root / str(pid)
         folder.mkdir(parents=True)
         (folder / "cmdline").write_bytes(command)
-        (folder / "stat").write_text(f"{pid} (a ) name) S " + " ".join(["0"] * 10) + " 150 50 0 0")
-        (folder / "statm").write_text("5000 1000 0 0")
+        (folder / "stat").write_text(f"{pid} (a ) name) S {'0 ' * 10}150 50 {'0 ' * 8}1000{' 0' * 30}")
     for thread, children in ((10, "12 13"), (15, "11")):
         (root / "10" / "task" / str(thread)).mkdir(parents=True)
         (root / "10" / "task" / str(thread) / "children").write_text(children)
@@ -85,7 +83,7 @@ def test_this_very_process_can_be_measured() -> None:
     stream.put(machine(), machine(), machine())
     feed.drain()
     stream.inbox.lost = 4
-    costs = measure(feed, None)
+    costs = feed.costs(None)
     assert costs.own is not None
     assert costs.own.memory_bytes > MIB
     assert (costs.frames_taken, costs.frames_merged, costs.frames_lost) == (3, 2, 4)
@@ -119,7 +117,7 @@ def test_frames_whose_reading_outlasts_the_interval_are_late() -> None:
     for seconds in (None, 0.4, 1.0, 1.01, 7.0):
         stream.put(machine(sweep=Sweep(seconds)))
     feed.drain()
-    assert measure(feed, None).frames_late == 2
+    assert feed.costs(None).frames_late == 2
 
 
 def test_calls_stand_in_the_order_of_the_time_that_they_took_lately() -> None:
@@ -235,7 +233,7 @@ async def test_it_opens_with_its_key_and_by_the_palette_and_goes_away() -> None:
 
 def test_picture_of_the_costs(snap_compare: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
     measured = iter([BEFORE._replace(calls=CALLS_BEFORE)])
-    monkeypatch.setattr(session_module, "measure", lambda *_: next(measured, COSTS._replace(calls=CALLS)))
+    monkeypatch.setattr(FrameSession, "costs", lambda *_: next(measured, COSTS._replace(calls=CALLS)))
     stream = FakeLive()
     stream.put(machine())
 

@@ -1,17 +1,14 @@
 """The demo: opened, closed, and its effect on the frames below it."""
 
-import time
 from pathlib import Path
 
 import pytest
-from textual.pilot import Pilot
 
 from gpumon.core.frames import encode
 from gpumon.streams import replay
-from gpumon.ui.app import GpumonApp
 from tests import builders
 from tests.frames import machine
-from tests.ui.fakes import FakeLive, FakeRecording, app_on, busy, later, screen_lines, screen_text
+from tests.ui.fakes import FakeLive, FakeRecording, app_on, busy, later, screen_lines, screen_text, seen, session_on
 
 
 @pytest.fixture
@@ -24,14 +21,6 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-async def wait_for(app: GpumonApp, pilot: Pilot[None], text: str) -> None:
-    """The one place here in which a real thread, the replay's, has to get to it."""
-    deadline = time.monotonic() + 15
-    while text not in screen_text(app):
-        assert time.monotonic() < deadline, screen_text(app)
-        await pilot.pause(0.02)
-
-
 @pytest.mark.usefixtures("demo")
 async def test_d_plays_the_demo_and_goes_back_to_live() -> None:
     stream = FakeLive()
@@ -39,50 +28,13 @@ async def test_d_plays_the_demo_and_goes_back_to_live() -> None:
     async with app.run_test(size=(120, 30)) as pilot:
         stream.put(machine(8))
         await pilot.press("d")
-        await wait_for(app, pilot, " 3×H200 ")
+        await seen(pilot, " 3×H200 ")
         assert "REPLAY demo" in screen_text(app)
         stream.put(later(machine(8), 5.0, driver_version="333"))
         await pilot.press("d")
-        await wait_for(app, pilot, " 8×H200 ")
+        await seen(pilot, " 8×H200 ")
         assert app.session.stream is stream
         assert not stream.closed
-
-
-@pytest.mark.usefixtures("demo")
-async def test_the_demo_costs_no_history() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 30)) as pilot:
-        for bucket in range(5):
-            stream.put(later(busy(90.0), 4.0 * bucket))
-        await pilot.press("d")
-        await wait_for(app, pilot, " 3×H200 ")
-        stream.put(later(busy(90.0), 20.0))
-        await pilot.press("d")
-        await pilot.pause()
-        kept = app.session.store.history(busy(90.0).devices[0].key, "utilization_gpu_percent", 6)
-        assert kept == [90.0] * 6
-
-
-@pytest.mark.usefixtures("demo")
-async def test_a_recording_waits_while_the_demo_is_shown() -> None:
-    recording = FakeRecording()
-    app = app_on(recording)
-    async with app.run_test(size=(120, 30)) as pilot:
-        recording.put(machine())
-        await pilot.press("d")
-        await wait_for(app, pilot, " 3×H200 ")
-        assert recording.paused
-        await pilot.press("d")
-        assert not recording.paused
-
-
-async def test_there_is_no_demo_of_the_demo() -> None:
-    app = app_on(FakeRecording("demo"))
-    async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("d")
-        assert app.session.stream.title == "demo"
-        assert "Demo" not in screen_lines(app)[-1]
 
 
 async def test_a_process_screen_says_that_it_has_exited_and_where_the_frames_come_from() -> None:
@@ -106,7 +58,7 @@ async def test_going_back_to_a_live_stream_that_has_nothing_clears_the_demo() ->
     app = app_on(stream)
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("d")
-        await wait_for(app, pilot, " 3×H200 ")
+        await seen(pilot, " 3×H200 ")
         await pilot.press("d")
         await pilot.pause()
         assert "111.22" not in screen_text(app)
@@ -122,3 +74,20 @@ async def test_a_missing_demo_is_a_notice(monkeypatch: pytest.MonkeyPatch, tmp_p
         await pilot.pause()
         assert app.session.stream is stream
         assert "is missing" in screen_text(app)
+
+
+@pytest.mark.usefixtures("demo")
+def test_the_history_goes_on_behind_the_demo_and_a_recording_waits() -> None:
+    frames = [later(busy(90.0), 4.0 * bucket) for bucket in range(6)]
+    session = session_on(stream := FakeLive(), *frames[:5])
+    session.toggle_demo()
+    stream.put(frames[5])
+    session.toggle_demo()
+    session.drain_frames()
+    assert session.store.history(frames[0].devices[0].key, "utilization_gpu_percent", 6) == [90.0] * 6
+    session = session_on(recording := FakeRecording(), machine())
+    for is_demo in (True, False):
+        session.toggle_demo()
+        assert recording.paused is is_demo
+    assert session.can_toggle_demo
+    assert not session_on(FakeRecording("demo")).can_toggle_demo

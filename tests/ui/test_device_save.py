@@ -19,7 +19,7 @@ from gpumon.operations.save import TimeRange, history_table, save
 from gpumon.present.device import DEFAULT_METRICS
 from gpumon.ui.app import GpumonApp
 from tests import builders
-from tests.ui.fakes import FakeLive, app_on
+from tests.ui.fakes import FakeLive, app_on, until
 from tests.ui.test_device import KEY, filled, opened, training
 
 POWER = "power_watts"
@@ -43,12 +43,8 @@ def read(file: Path) -> list[dict[str, str]]:
 
 async def notification(app: GpumonApp, pilot: Pilot[Any], count: int = 1) -> str:
     """The newest notification, once there are this many."""
-    for _ in range(500):
-        messages = [shown.message for shown in app._notifications]
-        if len(messages) >= count:
-            return messages[-1]
-        await pilot.pause(0.02)
-    raise AssertionError("no notification")
+    await until(pilot, lambda: len(app._notifications) >= count)
+    return [shown.message for shown in app._notifications][-1]
 
 
 # The file

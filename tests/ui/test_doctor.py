@@ -131,16 +131,16 @@ async def test_checks_appear_as_they_are_made(examinations: list[FakeExamination
         screen = await opened(pilot)
         (run,) = examinations
         assert (run.started, screen.is_over) == (1, False)
-        assert "running" in screen_text(pilot.app)  # type: ignore[arg-type]
+        assert "running" in screen_text(pilot.app)
         run.find(CHECKS[:2])
         await pilot.pause()
-        text = screen_text(pilot.app)  # type: ignore[arg-type]
+        text = screen_text(pilot.app)
         assert "There is no /dev/nvidia-uvm." in text
         assert "→ sudo nvidia-modprobe" in text
         assert "64.0 MiB" not in text
         run.find(CHECKS[2:], is_over=True)
         await pilot.pause()
-        text = screen_text(pilot.app)  # type: ignore[arg-type]
+        text = screen_text(pilot.app)
         assert "64.0 MiB free" in text
         assert "1 failed, 1 with warnings, 3 ok, 2 skipped" in text
         assert "running" not in text
@@ -156,7 +156,7 @@ async def test_it_is_done_again(examinations: list[FakeExamination], key: str) -
         await pilot.pause()
         first, second = examinations
         assert (first.closed, second.started, second.closed) == (1, 1, 0)
-        assert "driver 580.95.05" not in screen_text(pilot.app)  # type: ignore[arg-type]
+        assert "driver 580.95.05" not in screen_text(pilot.app)
 
 
 async def test_leaving_ends_it(examinations: list[FakeExamination]) -> None:
@@ -187,7 +187,7 @@ async def test_hostile_text_is_only_text(examinations: list[FakeExamination]) ->
         await opened(pilot)
         examinations[0].find([Check("driver.nvml", Status.FAIL, "[/] [bold]x", "[red]fix")], is_over=True)
         await pilot.pause()
-        text = screen_text(pilot.app)  # type: ignore[arg-type]
+        text = screen_text(pilot.app)
         assert "[/] [bold]x" in text
         assert "[red]fix" in text
         assert HOSTILE not in text

@@ -75,15 +75,9 @@ async def test_it_shows_what_came_back_by_both_accounts(training: Training, keys
         assert isinstance(training.app.screen, MemoryScreen)
 
 
-async def test_a_process_of_another_user_one_that_has_gone_and_one_that_fails(training: Training) -> None:
+async def test_one_that_has_gone_and_one_that_fails(training: Training) -> None:
     async with training.app.run_test(size=(100, 30)) as pilot:
         await training.open(pilot)
-        training.app.session.probes.is_own = lambda _: False
-        await pilot.press("E")
-        await pilot.pause()
-        assert ["belongs to another user" in shown.message for shown in training.app._notifications] == [True]
-        assert isinstance(training.app.screen, MemoryScreen)
-        training.app.session.probes.is_own = lambda _: True
         await pilot.press("E", "tab", "enter")
         training.watcher.answer(problem=Problem(ProblemCode.UNKNOWN, "RuntimeError: captured"))
         await pilot.pause()

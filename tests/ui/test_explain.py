@@ -19,7 +19,7 @@ from gpumon.present.run import body_lines, error_lines, explainable_text, head_l
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.messages import RunsChanged
 from gpumon.ui.screens import explain as explain_module
-from gpumon.ui.screens.confirm_start import ConfirmStartDialog
+from gpumon.ui.screens.confirm import ConfirmStartDialog
 from gpumon.ui.screens.explain import ExplainScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.screens.run import RunScreen
@@ -29,8 +29,8 @@ from gpumon.workload_runs.protocol import RunEventKind
 from gpumon.workload_runs.supervised_run import LogLine, RunEnded
 from tests import runs
 from tests.frames import HOSTILE, machine
-from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_text
-from tests.ui.test_workloads import PATIENCE_SECONDS, Compare, seen, until
+from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_text, seen, until
+from tests.ui.test_workloads import PATIENCE_SECONDS, Compare
 
 SHAPES = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (24x2 and 12x5)"
 ASSERT = "RuntimeError: CUDA error: device-side assert triggered"

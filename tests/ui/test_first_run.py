@@ -1,18 +1,16 @@
-"""What a new user sees: the tour of the demo, the screen without a driver, and the page that help names."""
+"""What a new user sees: the tour of the demo, and the screen without a driver."""
 
 import pytest
 
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.present.doc_pages import SCREEN_PAGES
 from gpumon.present.first_run import TOUR_KEYS, first_run_lines, tour_line
 from gpumon.present.paint.line import plain, width_of
-from gpumon.ui.key_table import KEY_MEANINGS
-from gpumon.ui.screens.help import key_text
+from gpumon.ui.keymap import KEY_MEANINGS, key_text
 from gpumon.ui.screens.workload_form import WorkloadForm
 from gpumon.ui.widgets.fields import Tick
 from tests import builders
 from tests.frames import machine
-from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_lines, screen_text
+from tests.ui.fakes import FakeLive, FakeRecording, FakeStream, app_on, screen_lines, screen_text, session_on
 
 NO_LIBRARY = Problem(
     ProblemCode.NOT_FOUND,
@@ -44,27 +42,14 @@ async def test_the_demo_names_keys_to_try_until_esc(size: tuple[int, int]) -> No
         assert not tour_of(screen_text(app))
 
 
-async def test_the_tour_is_gone_after_a_few_keys_on_whatever_screen() -> None:
-    stream = FakeRecording("demo")
-    app = app_on(stream)
-    async with app.run_test(size=(100, 30)) as pilot:
-        stream.put(machine(8))
-        await pilot.press("down", "6")
-        await pilot.press("1")
-        assert tour_of(screen_text(app))
-        await pilot.press("6", "1")
-        await pilot.pause()
-        assert not tour_of(screen_text(app))
-
-
-async def test_there_is_no_tour_of_live_values_or_of_another_recording() -> None:
-    for stream in (FakeLive(), FakeRecording("host.jsonl")):
-        app = app_on(stream)
-        async with app.run_test(size=(100, 30)) as pilot:
-            stream.put(machine(8))
-            await pilot.pause()
-            assert "train" in screen_text(app)
-            assert not tour_of(screen_text(app))
+@pytest.mark.parametrize(("stream", "tour"), [(FakeRecording("demo"), 5), (FakeRecording("host"), 0), (FakeLive(), 0)])
+def test_the_tour_of_the_demo_is_gone_after_a_few_keys(stream: FakeStream, tour: int) -> None:
+    session = session_on(stream, machine(8))
+    for key in range(6):
+        state = session.view_state()
+        assert state is not None
+        assert state.has_tour is (key < tour)
+        assert session.count_tour_key(ends=False) is (key == tour - 1)
 
 
 def test_the_tour_names_three_keys_that_exist() -> None:
@@ -123,22 +108,3 @@ async def test_without_a_driver_workloads_run_on_the_cpu() -> None:
         (cpu,) = [tick for tick in app.screen.query(Tick) if str(tick.id).startswith("device-")]
         assert cpu.ticked
         assert not cpu.disabled
-
-
-# The page that help names
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("key", [None, "enter", "3", "5", "6", "7", "8"])
-async def test_help_names_the_page_of_the_screen_below(key: str | None) -> None:
-    stream = FakeRecording()
-    app = app_on(stream)
-    async with app.run_test(size=(80, 100)) as pilot:
-        stream.put(machine(2))
-        await pilot.press(*([key] if key else []))
-        if key == "7":
-            await pilot.press("tab")  # a text area takes the question mark as text
-        page = SCREEN_PAGES[type(app.screen).__name__]
-        await pilot.press("f1")
-        await pilot.pause()
-        assert f"More: {page}" in screen_text(app)

@@ -1,6 +1,5 @@
 """The fleet on the screen: its lists, what they copy, a host over time, and a Prometheus that fails."""
 
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,7 +23,7 @@ from tests.fleet.prometheus_server import needs_prometheus, prometheus
 from tests.fleet.targets import FakeHost, write_targets
 from tests.fleet.targets import serving as serving_targets
 from tests.frames import machine
-from tests.ui.fakes import FakeLive, Refreshes, screen_lines, screen_text
+from tests.ui.fakes import FakeLive, Refreshes, screen_lines, screen_text, until
 
 
 class Shown(NamedTuple):
@@ -40,10 +39,7 @@ class Shown(NamedTuple):
         return self.app.screen
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 30
-        while not holds():
-            assert time.monotonic() < deadline, screen_text(self.app)
-            await self.pilot.pause(0.05)
+        await until(self.pilot, holds)
 
     async def text(self, expected: str) -> str:
         """The screen, once it contains a text."""

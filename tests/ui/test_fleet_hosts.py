@@ -1,8 +1,6 @@
 """Hosts through ssh on the screen of the fleet: values, a host that refuses, and a host that opens live."""
 
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ from gpumon.ui.screens.fleet import FleetScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.widgets.line_table import LineTable
 from tests.frames import machine
-from tests.ui.fakes import FakeLive, screen_lines, screen_text
+from tests.ui.fakes import FakeLive, screen_lines, screen_text, until
 
 _SSH = """#!{python} -IS
 import os, sys, time
@@ -48,17 +46,12 @@ async def test_hosts_lists_and_a_host_live(size: tuple[int, int]) -> None:
 
     try:
         async with app.run_test(size=size) as pilot:
-
-            async def until(holds: Callable[[], bool]) -> None:
-                deadline = time.monotonic() + 30
-                while not holds():
-                    assert time.monotonic() < deadline, screen_text(app)
-                    await pilot.pause(0.05)
-
             stream.put(machine(2))
-            await until(lambda: "6 GPUs on 2 hosts" in screen_text(app))
+            await until(pilot, lambda: "6 GPUs on 2 hosts" in screen_text(app))
             assert "Without Prometheus there is no PromQL" in screen_text(app)
-            await until(lambda: any("refuses" in line and "! ssh failed: ann" in line for line in screen_lines(app)))
+            await until(
+                pilot, lambda: any("refuses" in line and "! ssh failed: ann" in line for line in screen_lines(app))
+            )
             assert isinstance(app.screen, FleetScreen)
             assert app.screen.text_to_copy == ""
             sentences = {
@@ -68,20 +61,20 @@ async def test_hosts_lists_and_a_host_live(size: tuple[int, int]) -> None:
             }
             for kind in FleetList:
                 assert app.screen.front is kind
-                await until(lambda kind=kind: sentences.get(kind, "") in screen_text(app))  # type: ignore[misc]
+                await until(pilot, lambda kind=kind: sentences.get(kind, "") in screen_text(app))  # type: ignore[misc]
                 await pilot.press("v")
             await pilot.press("end", "enter")
-            await until(lambda: "refuses reports no GPU now. ssh failed: ann@refuses" in _notices(app))
+            await until(pilot, lambda: "refuses reports no GPU now. ssh failed: ann@refuses" in _notices(app))
             await pilot.press("home", "enter")
-            await until(lambda: isinstance(app.screen, OverviewScreen) and "box01" in screen_text(app))
-            await until(lambda: len(app.screen.query_one("#devices", LineTable).rows) == 3)
+            await until(pilot, lambda: isinstance(app.screen, OverviewScreen) and "box01" in screen_text(app))
+            await until(pilot, lambda: len(app.screen.query_one("#devices", LineTable).rows) == 3)
             frame = app.session.store.frame
-            await until(lambda: app.session.store.frame is not frame)
+            await until(pilot, lambda: app.session.store.frame is not frame)
             await pilot.press("enter")
-            await until(lambda: isinstance(app.screen, DeviceScreen))
+            await until(pilot, lambda: isinstance(app.screen, DeviceScreen))
             await pilot.press("escape", "escape")
-            await until(lambda: isinstance(app.screen, FleetScreen))
-            await until(lambda: not app.session.shows_host)
+            await until(pilot, lambda: isinstance(app.screen, FleetScreen))
+            await until(pilot, lambda: not app.session.shows_host)
     finally:
         app.session.close()
 

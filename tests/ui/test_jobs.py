@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.screen import Screen
 
 from gpumon.core.model import Frame
 from gpumon.operations.training_jobs import dump
@@ -113,29 +114,17 @@ async def test_a_job_that_is_over_keeps_its_last_values() -> None:
         assert "● running" in screen_text(app)
 
 
-async def test_enter_on_a_rank_opens_its_process() -> None:
+@pytest.mark.parametrize(("key", "screen"), [("enter", ProcessScreen), ("w", WhyScreen)])
+async def test_keys_of_a_rank_open_its_process_and_why_it_is_slow(key: str, screen: type[Screen[Any]]) -> None:
     app = app_on(stream := FakeLive())
-    process = builders.process(4000)
-    with_process = replace(RUNS, ranks=(training_jobs.rank(0, pid=4000, process=process),))
+    with_process = replace(RUNS, ranks=(training_jobs.rank(0, pid=4000, process=builders.process(4000)),))
     async with app.run_test(size=(120, 40)) as pilot:
         await shown(pilot, stream, with_process)
         await pilot.press("enter")
         await tick(pilot, stream, 102.0)
-        await pilot.press("enter")
+        await pilot.press(key)
         await pilot.pause(0.1)
-        assert isinstance(app.screen, ProcessScreen)
-
-
-async def test_the_key_of_a_rank_explains_why_it_is_slow() -> None:
-    app = app_on(stream := FakeLive())
-    with_process = replace(RUNS, ranks=(training_jobs.rank(0, pid=4000),))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await shown(pilot, stream, with_process)
-        await pilot.press("enter")
-        await tick(pilot, stream, 102.0)
-        await pilot.press("w")
-        await pilot.pause(0.1)
-        assert isinstance(app.screen, WhyScreen)
+        assert isinstance(app.screen, screen)
 
 
 async def test_a_recording_has_the_jobs_that_its_processes_show() -> None:
@@ -201,7 +190,7 @@ async def test_a_hang_rings_the_bell_once_and_is_an_alert(monkeypatch: pytest.Mo
         assert always_rings
         rung.append(text)
 
-    monkeypatch.setattr(app, "notify_terminal", ring)
+    monkeypatch.setattr(app.notifications, "notify_terminal", ring)
     async with app.run_test(size=(120, 40)) as pilot:
         watcher = await shown(pilot, stream, RUNS)
         assert rung == []

@@ -8,7 +8,7 @@ from textual.geometry import Region
 
 from gpumon.present.paint.line import Role, Span
 from gpumon.present.paint.table import TableRow
-from gpumon.ui.terminal_app import TerminalApp
+from gpumon.ui.base_app import BaseApp
 from gpumon.ui.widgets.line_table import MARGIN, LineTable
 from gpumon.ui.widgets.text_lines import TextLines
 from tests.ui.fakes import Refreshes
@@ -16,10 +16,8 @@ from tests.ui.fakes import Refreshes
 WIDTH = 40
 
 
-class TableApp(TerminalApp):
+class TableApp(BaseApp):
     """A table and a line of text."""
-
-    CSS_PATH = "../../gpumon/ui/gpumon.tcss"
 
     def __init__(self) -> None:
         super().__init__("dark")

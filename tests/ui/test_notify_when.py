@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.screens.notify_when import NotifyWhenDialog
+from gpumon.ui.screens.choice import NotifyWhenDialog
 from tests import builders
 from tests.cli.running import GPUMON
 from tests.nvml_mock import NvmlMock
 from tests.terminal import Terminal
-from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_lines, screen_text
+from tests.ui.fakes import FakeLive, app_on, screen_lines, screen_text
 
 
 @pytest.mark.parametrize("keys", [("2",), (), ("enter",)])
@@ -59,17 +59,6 @@ async def test_a_notification_is_canceled_in_the_same_list() -> None:
         await pilot.pause()
         assert app.session.waits.armed == []
         assert "notify:" not in screen_lines(app)[0]
-
-
-async def test_a_recording_has_nothing_to_wait_for() -> None:
-    stream = FakeRecording()
-    app: GpumonApp = app_on(stream)
-    async with app.run_test(size=(80, 24)) as pilot:
-        stream.put(builders.frame())
-        await pilot.pause()
-        await pilot.press("N")
-        await pilot.pause()
-        assert ["not of this host now" in notice.message for notice in app._notifications] == [True]
 
 
 def test_a_process_ends_and_the_terminal_rings(nvml_mock: NvmlMock, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from gpumon.ui.screens.memory import MemoryScreen
 from gpumon.ui.screens.oom import OomScreen
 from tests import builders
 from tests.insight import oom_documents
-from tests.ui.fakes import screen_lines, screen_text
+from tests.ui.fakes import screen_lines, screen_text, until
 from tests.ui.probing import GIB, MIB, PID, gpu, moment, probe, silent, statistics
 from tests.ui.training import Training
 
@@ -24,10 +24,7 @@ NOW = 1_800_000_000
 
 async def notices_of(training: Training, pilot: Pilot[Any], count: int) -> None:
     """Waits until that many files were read, and lets a second pass."""
-    for _ in range(100):
-        await pilot.pause(0.02)
-        if len(training.app.session.probes.ooms.notices) == count:
-            break
+    await until(pilot, lambda: len(training.app.session.probes.ooms.notices) == count)
     training.seconds += 1
     training.stream.put(moment(training.seconds, gpu(32 * GIB), builders.device(1)))
     await pilot.pause()

@@ -6,7 +6,7 @@ from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from tests import builders
 from tests.frames import machine, troubled
-from tests.ui.fakes import FakeLive, FakeRecording, app_on, later, screen_lines, screen_text
+from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_lines, screen_text
 
 
 async def test_details_of_a_gpu_and_back() -> None:
@@ -36,17 +36,6 @@ async def test_details_follow_their_gpu_by_uuid() -> None:
         await pilot.pause()
         assert " GPU 0 " in screen_text(app)
         assert re.search(r"Temperature +33 °C", screen_text(app))
-
-
-async def test_details_of_a_gpu_that_went_away_keep_its_last_values() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 60)) as pilot:
-        stream.put(machine(2))
-        await pilot.press("down", "enter")
-        stream.put(later(machine(1), 1.0))
-        await pilot.pause()
-        assert " GPU 1 " in screen_text(app)
 
 
 async def test_details_of_a_process() -> None:

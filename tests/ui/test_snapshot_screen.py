@@ -3,8 +3,6 @@
 import asyncio
 import pickle
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,26 +20,17 @@ from gpumon.snapshots.model import Snapshot
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.reading import ReadingScreen, progress_lines
 from gpumon.ui.screens.snapshot import SnapshotScreen
-from gpumon.ui.snapshot_app import SnapshotApp
+from gpumon.ui.viewer_app import ViewerApp, snapshot_app
 from gpumon.ui.widgets.line_table import LineTable
 from tests.snapshots.files import block, event, loaded, real_bytes, segment
+from tests.ui.fakes import screen_lines, screen_text, until
 from tests.ui.test_snapshots import Compare
 
-PATIENCE_SECONDS = 20.0
 
-
-def shown(snapshot: Snapshot, earlier: Snapshot | None = None, theme: str = "dark") -> SnapshotApp:
+def shown(snapshot: Snapshot, earlier: Snapshot | None = None, theme: str = "dark") -> ViewerApp:
     """The app with a snapshot that was read already."""
 
-    class Read(SnapshotApp):
-        """Needs no file."""
-
-        CSS_PATH = SnapshotApp.CSS_PATH
-
-        def first_screen(self) -> SnapshotScreen:
-            return SnapshotScreen(snapshot, earlier)
-
-    return Read([], theme)
+    return ViewerApp("Snapshot", SnapshotScreen(snapshot, earlier), legend=SnapshotScreen.LEGEND, theme=theme)
 
 
 def real() -> Snapshot:
@@ -56,63 +45,48 @@ def made() -> Snapshot:
     return loaded({"segments": segments, "device_traces": [trace]})
 
 
-def lines(app: SnapshotApp) -> list[str]:
-    return [strip.text.rstrip() for strip in app.screen._compositor.render_strips()]
-
-
-def text(app: SnapshotApp) -> str:
-    return "\n".join(lines(app))
-
-
-def table(app: SnapshotApp) -> LineTable:
+def table(app: ViewerApp) -> LineTable:
     return app.screen.query_one("#rows", LineTable)
 
 
-def rows(app: SnapshotApp) -> list[str]:
+def rows(app: ViewerApp) -> list[str]:
     return [plain(row.line) for row in table(app).rows]
 
 
-def keys(app: SnapshotApp) -> dict[str, str]:
+def keys(app: ViewerApp) -> dict[str, str]:
     """What the footer shows."""
     return {key: item.binding.description for key, item in app.screen.active_bindings.items() if item.binding.show}
-
-
-async def until(pilot: Pilot[None], is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, "it does not come"
-        await pilot.pause(0.02)
 
 
 async def test_a_file_is_read_then_shown(tmp_path: Path) -> None:
     path = tmp_path / "real.pickle"
     path.write_bytes(real_bytes())
-    app = SnapshotApp([path])
+    app = snapshot_app([path])
     async with app.run_test(size=(120, 40)) as pilot:
         assert isinstance(app.screen, ReadingScreen)
         await until(pilot, lambda: isinstance(app.screen, SnapshotScreen))
         await pilot.pause()
-        assert "946 MiB in 226 blocks" in text(app)
-        assert "▼ peak 1.88 GiB" in text(app)
+        assert "946 MiB in 226 blocks" in screen_text(app)
+        assert "▼ peak 1.88 GiB" in screen_text(app)
 
 
 async def test_two_files_are_compared(tmp_path: Path) -> None:
     first, second = tmp_path / "first.pickle", tmp_path / "second.pickle"
     first.write_bytes(pickle.dumps({"segments": [segment(block(0, 1 << 20, "active_allocated", "old"))]}))
     second.write_bytes(pickle.dumps({"segments": [segment(block(0, 3 << 20, "active_allocated", "new"))]}))
-    app = SnapshotApp([first, second])
+    app = snapshot_app([first, second])
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: isinstance(app.screen, SnapshotScreen))
         await pilot.pause()
-        assert "second.pickle" in lines(app)[0]
-        assert "compared with" in lines(app)[0]
+        assert "second.pickle" in screen_lines(app)[0]
+        assert "compared with" in screen_lines(app)[0]
         assert [row.split()[0] for row in rows(app)] == ["+3.00", "-1.00"]
 
 
 async def test_one_that_cannot_be_read_ends_the_app(tmp_path: Path) -> None:
     path = tmp_path / "bad.pickle"
     path.write_bytes(b"hello")
-    app = SnapshotApp([path])
+    app = snapshot_app([path])
     async with app.run_test() as pilot:
         await until(pilot, lambda: not app.is_running or app.failure is not None)
     assert isinstance(app.failure, CommandError)
@@ -131,14 +105,14 @@ async def test_reading_can_be_given_up(key: str, tmp_path: Path, monkeypatch: py
         reader._process.send_signal(signal.SIGSTOP)  # so that it is still reading when the key comes
 
     monkeypatch.setattr(FileReader, "start", start_and_pause)
-    app = SnapshotApp([path])
+    app = snapshot_app([path])
     async with app.run_test() as pilot:
         screen = app.screen
         assert isinstance(screen, ReadingScreen)
         reading = screen._reader
         assert reading is not None
         await pilot.press(key)
-    reading.inbox.arrived.wait(PATIENCE_SECONDS)
+    reading.inbox.arrived.wait(20.0)
     while reading.outcome is None:
         await asyncio.sleep(0.01)
     assert isinstance(reading.outcome, CommandError)
@@ -148,12 +122,12 @@ async def test_reading_can_be_given_up(key: str, tmp_path: Path, monkeypatch: py
 async def test_an_empty_table_says_why() -> None:
     app = shown(real(), real())
     async with app.run_test(size=(80, 24)) as pilot:
-        assert "No stack has changed." in text(app)
+        assert "No stack has changed." in screen_text(app)
         await pilot.press("v")
-        assert "No stack has changed" not in text(app)
+        assert "No stack has changed" not in screen_text(app)
         await pilot.press("slash", "z", "z", "z")
         await pilot.pause()
-        assert "No stack contains 'zzz'." in text(app)
+        assert "No stack contains 'zzz'." in screen_text(app)
 
 
 async def test_blocks_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +150,7 @@ async def test_a_frame_opens_down_to_where_it_parts() -> None:
     app = shown(real())
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("i")
-        assert "innermost first" in text(app)
+        assert "innermost first" in screen_text(app)
         before = len(rows(app))
         closed = next(place for place, row in enumerate(rows(app)) if "▶" in row)
         await pilot.press(*["down"] * closed, "enter")
@@ -189,7 +163,7 @@ async def test_the_frame_under_the_cursor_is_named_in_full() -> None:
     app = shown(real())
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("down")
-        assert "/home/user/train/train1.py:60" in lines(app)[-2]
+        assert "/home/user/train/train1.py:60" in screen_lines(app)[-2]
 
 
 async def test_every_view() -> None:
@@ -197,18 +171,18 @@ async def test_every_view() -> None:
     async with app.run_test(size=(160, 50)) as pilot:
         screen = app.screen
         assert isinstance(screen, SnapshotScreen)
-        assert "[difference]" in text(app)
+        assert "[difference]" in screen_text(app)
         for view in (View.NOW, View.PEAK, View.EVER, View.SEGMENTS):
             await pilot.press("v")
             await pilot.pause()
             assert screen.view_state.view is view
-            assert f"[{view.value}]" in text(app)
+            assert f"[{view.value}]" in screen_text(app)
             assert rows(app)
             assert table(app).cursor == 0
-        assert "fragmentation 94%" in text(app)
+        assert "fragmentation 94%" in screen_text(app)
         assert not {"enter", "i", "slash"} & set(keys(app))
         await pilot.press("v", "down", "enter", "u", "right_square_bracket")
-        assert "[difference]" in text(app)
+        assert "[difference]" in screen_text(app)
 
 
 async def test_search_and_leave_it() -> None:
@@ -220,7 +194,7 @@ async def test_search_and_leave_it() -> None:
         await pilot.pause()
         assert len(rows(app)) < len(everything)
         assert "dropout" in rows(app)[0]
-        assert "3 stacks with 'DROPOUT'" in text(app)
+        assert "3 stacks with 'DROPOUT'" in screen_text(app)
         assert set(keys(app)) >= {"enter", "escape"}
         assert "q" not in keys(app)
         await pilot.press("enter")
@@ -235,24 +209,24 @@ async def test_search_for_nothing_that_is_there() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("slash", *"[/nowhere]", "enter", "enter", "left", "right")
         assert rows(app) == []
-        assert "0 stacks" in text(app)
+        assert "0 stacks" in screen_text(app)
 
 
 async def test_devices() -> None:
     app = shown(made())
     async with app.run_test(size=(120, 40)) as pilot:
-        assert "cuda:0" in text(app)
-        assert "! Out of memory once, last" in text(app)
-        assert "✗" in text(app)
+        assert "cuda:0" in screen_text(app)
+        assert "! Out of memory once, last" in screen_text(app)
+        assert "✗" in screen_text(app)
         await pilot.press("right_square_bracket")
         await pilot.pause()
-        assert "cuda:1  1.00 GiB in 1 block" in text(app)
-        assert "No history was recorded" in text(app)
-        assert "at the peak" not in text(app)
+        assert "cuda:1  1.00 GiB in 1 block" in screen_text(app)
+        assert "No history was recorded" in screen_text(app)
+        assert "at the peak" not in screen_text(app)
         await pilot.press("v")
-        assert "at the peak" not in text(app)
+        assert "at the peak" not in screen_text(app)
         await pilot.press("left_square_bracket")
-        assert "cuda:0" in text(app)
+        assert "cuda:0" in screen_text(app)
     app = shown(real())
     async with app.run_test() as pilot:
         assert "right_square_bracket" not in keys(app)
@@ -262,17 +236,17 @@ async def test_names_are_data() -> None:
     app = shown(made())
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("down")
-        assert "[/]\ufffd[2J" in text(app)
+        assert "[/]\ufffd[2J" in screen_text(app)
 
 
 async def test_the_chart_over_time() -> None:
     app = shown(real())
     async with app.run_test(size=(120, 40)) as pilot:
-        assert "5,054 events" in text(app)
+        assert "5,054 events" in screen_text(app)
         await pilot.press("u")
         await pilot.pause()
-        assert "3.97 s" in text(app)
-        assert "(u: events axis)" in text(app)
+        assert "3.97 s" in screen_text(app)
+        assert "(u: events axis)" in screen_text(app)
 
 
 async def test_help_theme_and_quit() -> None:
@@ -280,7 +254,7 @@ async def test_help_theme_and_quit() -> None:
     async with app.run_test(size=(100, 50)) as pilot:
         await pilot.press("question_mark")
         assert isinstance(app.screen, HelpScreen)
-        assert "fragmentation" in text(app)
+        assert "fragmentation" in screen_text(app)
         await pilot.press("escape")
         assert isinstance(app.screen, SnapshotScreen)
         theme = app.theme
@@ -294,7 +268,7 @@ async def test_a_file_without_anything() -> None:
     app = shown(loaded({"segments": [], "device_traces": []}))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("v", "i", "left_square_bracket", "right_square_bracket", "u", "enter", "slash", "a", "escape")
-        assert "The snapshot is empty" in text(app)
+        assert "The snapshot is empty" in screen_text(app)
 
 
 @pytest.mark.parametrize("size", [(20, 6), (40, 12), (300, 80)])
@@ -304,7 +278,7 @@ async def test_every_size(size: tuple[int, int]) -> None:
         await pilot.press("v", "v", "down", "enter", "v", "v", "u")
         await pilot.resize_terminal(60, 20)
         await pilot.pause()
-        assert max(map(len, lines(app))) <= 60
+        assert max(map(len, screen_lines(app))) <= 60
 
 
 async def test_nothing_is_sent_for_what_is_the_same() -> None:
@@ -363,6 +337,7 @@ def test_progress() -> None:
     assert progress_lines(Progress(0, 0, 0), 5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 @pytest.mark.parametrize(
     ("name", "pressed"),

@@ -34,6 +34,7 @@ def no_driver() -> Frame:
     return builders.frame(devices=(), driver_version=None, cuda_driver_version=None, problems={"driver": NO_DRIVER})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("theme", ["dark", "ansi"])
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
 def test_overview_of_a_troubled_machine(snap_compare: Compare, size: tuple[int, int], theme: str) -> None:

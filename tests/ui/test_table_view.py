@@ -10,8 +10,8 @@ from textual.pilot import Pilot
 from gpumon.present.paint.line import Span
 from gpumon.present.paint.table import Align, Column, Quantity
 from gpumon.session.table_memory import TableState
-from gpumon.ui.screens.column_choice import ColumnChoiceScreen
-from gpumon.ui.terminal_app import TerminalApp
+from gpumon.ui.base_app import BaseApp
+from gpumon.ui.screens.choice import ColumnChoiceScreen
 from gpumon.ui.widgets.filter_bar import FilterBar, FilterInput
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.table_view import HeadingLine, TableView
@@ -42,10 +42,8 @@ COLUMNS: tuple[Column[Job], ...] = (
 JOBS = [Job("train", 3), Job("eval", 20), Job("serve", 1, "bo"), Job("idle", 7)]
 
 
-class JobsApp(TerminalApp):
+class JobsApp(BaseApp):
     """One table."""
-
-    CSS_PATH = "../../gpumon/ui/gpumon.tcss"
 
     def __init__(self) -> None:
         super().__init__("dark")

@@ -1,7 +1,5 @@
 """Every table of gpumon sorts, filters and chooses its columns with the same keys, and remembers it."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +8,7 @@ from textual.pilot import Pilot
 
 from gpumon.present.alerts import ALERT_COLUMNS
 from gpumon.present.cost import CALL_COLUMNS
+from gpumon.present.fleet import FLEET_USAGE_COLUMNS
 from gpumon.present.fleet_map import FleetMetric, map_columns
 from gpumon.present.fleet_tables import (
     FLEET_FINDING_COLUMNS,
@@ -18,7 +17,6 @@ from gpumon.present.fleet_tables import (
     FLEET_JOB_COLUMNS,
     FLEET_USER_COLUMNS,
 )
-from gpumon.present.fleet_usage import FLEET_USAGE_COLUMNS
 from gpumon.present.jobs import JOB_COLUMNS
 from gpumon.present.overview_table import OVERVIEW_COLUMNS
 from gpumon.present.paint.table import Column
@@ -31,7 +29,7 @@ from gpumon.session.table_memory import TableState, load_tables
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.widgets.table_view import HeadingLine, TableView
 from tests.frames import machine
-from tests.ui.fakes import FakeLive, app_on, screen_lines
+from tests.ui.fakes import FakeLive, app_on, screen_lines, until
 
 TABLES: dict[str, tuple[Column[Any], ...]] = {
     "alerts": ALERT_COLUMNS,
@@ -61,13 +59,6 @@ def test_ids_and_aliases_name_one_column(columns: tuple[Column[object], ...]) ->
     assert len(set(names)) == len(names)
     assert all(name and name == name.lower() and " " not in name for name in names)
     assert any(column.sort_key is not None for column in columns)
-
-
-async def until(pilot: Pilot[Any], holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 15
-    while not holds():
-        assert time.monotonic() < deadline
-        await pilot.pause(0.05)
 
 
 def view(app: GpumonApp) -> TableView[Any]:
@@ -117,20 +108,3 @@ async def test_the_configuration_names_the_columns_of_the_start() -> None:
         await until(pilot, lambda: bool(table.state.columns))
         await pilot.pause()
         assert screen_lines(app)[3].split() == ["GPU", "What"]
-
-
-@pytest.mark.parametrize("size", [(60, 10), (80, 24), (300, 100)])
-@pytest.mark.parametrize("key", ["5", "6"])
-async def test_tables_fit_every_size_with_a_filter(size: tuple[int, int], key: str) -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=size) as pilot:
-        stream.put(machine())
-        table = await opened(pilot, key)
-        await pilot.press("slash", *"e")
-        await pilot.pause()
-        lines = screen_lines(app)
-        assert len(lines) == size[1]
-        assert max(map(len, (text.rstrip() for text in lines))) <= size[0]
-        assert table.table.size.height >= 1
-        assert any(text.startswith(" /e") for text in lines)

@@ -113,6 +113,7 @@ async def open_everything(pilot: Pilot[None]) -> None:
     await pilot.pause()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("theme", COLORED)
 @pytest.mark.parametrize(
     "action",
@@ -281,6 +282,7 @@ async def test_the_selected_command_is_reversed_without_colors() -> None:
         assert 0 < sum(reverse) < len(reverse)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("environment", [{"NO_COLOR": ""}, {}, {"NO_COLOR": "1", "GPUMON_THEME": "dark"}])
 def test_colors_are_sent_without_no_color_or_with_a_theme_that_was_asked_for(
     environment: dict[str, str], tmp_path: Path

@@ -14,7 +14,7 @@ from gpumon.ui.screens import topology as screen_module
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.screens.topology import TopologyScreen
 from tests import builders
-from tests.ui.fakes import FakeLive, app_on, screen_lines, screen_text
+from tests.ui.fakes import FakeLive, app_on, screen_text, seen, until
 
 
 def host(gpus: int, links_up: int) -> Topology:
@@ -69,10 +69,8 @@ async def opened(pilot: Pilot[None], stream: FakeLive) -> TopologyScreen:
 
 
 async def until_read(pilot: Pilot[None]) -> None:
-    for _ in range(100):
-        await pilot.pause(0.02)
-        if isinstance(pilot.app.screen, TopologyScreen) and pilot.app.screen.result is not None:
-            break
+    screen = pilot.app.screen
+    await until(pilot, lambda: isinstance(screen, TopologyScreen) and screen.result is not None)
     await pilot.pause()
 
 
@@ -120,15 +118,6 @@ def with_traffic(topology: Topology, sent: int) -> Topology:
     return replace(topology, gpus=(replace(first, links=links), *others))
 
 
-async def until_shown(pilot: Pilot[None], text: str) -> str:
-    """Wait until the screen shows a text; returns the screen."""
-    for _ in range(200):
-        await pilot.pause(0.02)
-        if text in (shown := "\n".join(screen_lines(pilot.app))):
-            return shown
-    raise AssertionError(f"{text!r} is not on the screen:\n{shown}")
-
-
 async def test_the_traffic_on_each_link_is_shown_while_the_screen_is_in_front(feeds: list[FakeFeed]) -> None:
     gate = FakeFeed(host(2, 18), with_traffic(host(2, 18), 1_000_000_000))
     again = FakeFeed(with_traffic(host(2, 18), 400_000_000))
@@ -137,17 +126,13 @@ async def test_the_traffic_on_each_link_is_shown_while_the_screen_is_in_front(fe
     app: GpumonApp = app_on(stream)
     async with app.run_test(size=(100, 45)) as pilot:
         await opened(pilot, stream)
-        shown = await until_shown(pilot, "GPU 0   out   171.0 1.0 2.0 3.0")
-        assert "  18" in shown
+        await seen(pilot, "GPU 0   out   171.0 1.0 2.0 3.0")
+        assert "  18" in screen_text(app)
         await pilot.press("question_mark")
         await pilot.pause()
-        for _ in range(100):
-            await pilot.pause(0.02)
-            if gate.closed.is_set():
-                break
-        assert gate.closed.is_set(), "nothing is read behind another screen"
+        await until(pilot, gate.closed.is_set, "nothing is read behind another screen")
         await pilot.press("escape")
-        await until_shown(pilot, "GPU 0   out    68.4 0.4 0.8 1.2")
+        await seen(pilot, "GPU 0   out    68.4 0.4 0.8 1.2")
         await pilot.press("escape")
         await pilot.pause(0.1)
         assert again.closed.is_set()

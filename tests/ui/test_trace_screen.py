@@ -1,11 +1,8 @@
 """The screen of a trace: reading it, the account, the timeline, the tables, and the ranks."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from textual.pilot import Pilot
 
 from gpumon.core.problems import CommandError
 from gpumon.present import trace_timeline
@@ -15,65 +12,42 @@ from gpumon.traces.reader import OpenTrace
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.reading import ReadingScreen
 from gpumon.ui.screens.trace import TraceScreen
-from gpumon.ui.trace_app import TraceApp
+from gpumon.ui.viewer_app import ViewerApp, trace_app
 from gpumon.ui.widgets.line_table import LineTable
 from tests.traces.maker import GEMM, NCCL, TraceMaker, training
+from tests.ui.fakes import screen_lines, screen_text, until
 
-PATIENCE_SECONDS = 20.0
 LANES = 100
 
 
-def shown(*traces: OpenTrace) -> TraceApp:
+def shown(*traces: OpenTrace) -> ViewerApp:
     """The app with traces that were read already."""
 
-    class Read(TraceApp):
-        """Needs no file."""
-
-        CSS_PATH = TraceApp.CSS_PATH
-
-        def first_screen(self) -> TraceScreen:
-            return TraceScreen(traces)
-
-    return Read([])
+    return ViewerApp("Trace", TraceScreen(traces), legend=TraceScreen.LEGEND)
 
 
-def lines(app: TraceApp) -> list[str]:
-    return [strip.text.rstrip() for strip in app.screen._compositor.render_strips()]
-
-
-def text(app: TraceApp) -> str:
-    return "\n".join(lines(app))
-
-
-def keys(app: TraceApp) -> set[str]:
+def keys(app: ViewerApp) -> set[str]:
     """What the footer shows."""
     return {item.binding.description for item in app.screen.active_bindings.values() if item.binding.show}
 
 
-async def until(pilot: Pilot[None], is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, "it does not come"
-        await pilot.pause(0.02)
-
-
 async def test_files_are_read_then_shown(tmp_path: Path) -> None:
     paths = [training().write(tmp_path / "rank0.json"), training().write(tmp_path / "rank1.json.gz")]
-    app = TraceApp(paths)
+    app = trace_app(paths)
     async with app.run_test(size=(120, 40)) as pilot:
         assert isinstance(app.screen, ReadingScreen)
         await until(pilot, lambda: isinstance(app.screen, TraceScreen))
         await pilot.pause()
-        assert "rank0.json" in lines(app)[0]
-        assert "file 1, 1 of 2" in lines(app)[0]
+        assert "rank0.json" in screen_lines(app)[0]
+        assert "file 1, 1 of 2" in screen_lines(app)[0]
         await pilot.press("right_square_bracket")
-        assert "rank1.json.gz" in lines(app)[0]
+        assert "rank1.json.gz" in screen_lines(app)[0]
 
 
 async def test_one_that_cannot_be_read_ends_the_app(tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
     path.write_text("hello")
-    app = TraceApp([path])
+    app = trace_app([path])
     async with app.run_test() as pilot:
         await until(pilot, lambda: not app.is_running or app.failure is not None)
     assert isinstance(app.failure, CommandError)
@@ -81,9 +55,9 @@ async def test_one_that_cannot_be_read_ends_the_app(tmp_path: Path) -> None:
 
 
 async def test_reading_shows_what_was_found_so_far(tmp_path: Path) -> None:
-    app = TraceApp([training(6_000).write(tmp_path / "long.json")])
+    app = trace_app([training(6_000).write(tmp_path / "long.json")])
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "kernels" in text(app))
+        await until(pilot, lambda: "kernels" in screen_text(app))
         assert isinstance(app.screen, ReadingScreen)
         await pilot.press("escape")
     assert app.failure is None
@@ -93,16 +67,16 @@ async def test_the_account() -> None:
     app = shown(training().opened())
     async with app.run_test(size=(100, 40)) as pilot:
         await pilot.pause()
-        assert "without it, a step takes 860 µs at best instead of 1.00 ms" in text(app)
-        assert "compute on tensor cores        200 µs  20.0%" in text(app)
-        assert "1×  ncclDevKernel_AllReduce" in text(app), "the largest cause is open"
-        assert GEMM[:30] not in text(app)
+        assert "without it, a step takes 860 µs at best instead of 1.00 ms" in screen_text(app)
+        assert "compute on tensor cores        200 µs  20.0%" in screen_text(app)
+        assert "1×  ncclDevKernel_AllReduce" in screen_text(app), "the largest cause is open"
+        assert GEMM[:30] not in screen_text(app)
         table = app.screen.query_one("#account", LineTable)
         row = next(index for index, row in enumerate(table.rows) if row.key == "tensor_cores")
         await pilot.press(*["down"] * row, "enter")
-        assert GEMM[:30] in text(app)
+        assert GEMM[:30] in screen_text(app)
         await pilot.press("enter")
-        assert GEMM[:30] not in text(app)
+        assert GEMM[:30] not in screen_text(app)
 
 
 async def test_no_verdict_says_why() -> None:
@@ -111,9 +85,9 @@ async def test_no_verdict_says_why() -> None:
     app = shown(maker.opened())
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.pause()
-        assert "No verdict. The trace has no work on a GPU" in text(app)
-        assert "operators" in lines(app)[3]
-        assert "gaps" not in lines(app)[3]
+        assert "No verdict. The trace has no work on a GPU" in screen_text(app)
+        assert "operators" in screen_lines(app)[3]
+        assert "gaps" not in screen_lines(app)[3]
 
 
 async def test_the_timeline_shows_what_is_under_the_cursor() -> None:
@@ -121,15 +95,15 @@ async def test_the_timeline_shows_what_is_under_the_cursor() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("v")
         await pilot.pause()
-        assert "1.20 ms in view" in text(app)
-        assert any(row.startswith("▸GPU 0 stream 7") for row in lines(app))
+        assert "1.20 ms in view" in screen_text(app)
+        assert any(row.startswith("▸GPU 0 stream 7") for row in screen_lines(app))
         screen = app.screen
         assert isinstance(screen, TraceScreen)
         screen._timeline.go_to(2_100_000)
         await pilot.press("left")
-        assert "compute on tensor cores" in text(app)
-        assert GEMM in text(app)
-        assert "step 2" in text(app)
+        assert "compute on tensor cores" in screen_text(app)
+        assert GEMM in screen_text(app)
+        assert "step 2" in screen_text(app)
         assert {"Zoom", "Time", "Find"} <= keys(app)
 
 
@@ -163,13 +137,13 @@ async def test_finding_an_event() -> None:
         assert screen._timeline.cursor == 3_250_000
         await pilot.press("enter")
         assert screen._timeline.cursor == 250_000, "after the last one comes the first one"
-        assert NCCL[:30] in text(app)
+        assert NCCL[:30] in screen_text(app)
         await pilot.press("x", "x")
-        assert "No event contains 'ncclxx'" not in text(app)
+        assert "No event contains 'ncclxx'" not in screen_text(app)
         await pilot.press("enter")
-        assert "No event contains 'ncclxx'" in text(app)
+        assert "No event contains 'ncclxx'" in screen_text(app)
         await pilot.press("escape")
-        assert "No event contains" not in text(app)
+        assert "No event contains" not in screen_text(app)
         assert isinstance(app.focused, LineTable)
 
 
@@ -182,17 +156,17 @@ async def test_the_table_of_kernels_is_sorted_and_filtered() -> None:
         await pilot.press("slash", *"nccl", "enter")
         assert len(app.screen.query_one("#kernels", LineTable).rows) == 1
         await pilot.press("slash", "escape", "s", "s")
-        assert "Count▼" in text(app)
+        assert "Count▼" in screen_text(app)
 
 
 async def test_a_gap_is_shown_on_the_timeline() -> None:
     app = shown(training().opened())
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("v", "v", "v")
-        assert "waiting for data" in text(app) or "synchronization" in text(app)
+        assert "waiting for data" in screen_text(app) or "synchronization" in screen_text(app)
         await pilot.press("enter")
         await pilot.pause()
-        assert "[timeline]" in lines(app)[3]
+        assert "[timeline]" in screen_lines(app)[3]
 
 
 async def test_ranks() -> None:
@@ -203,8 +177,8 @@ async def test_ranks() -> None:
     app = shown(training(4, distributedInfo={"rank": 0, "world_size": 2}).opened(), late.opened())
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("v", "v", "v", "v")
-        assert "Slowest: rank 1; the others wait for it in collectives." in text(app)
-        assert "The others wait 50.0 µs per step for rank 1, which comes last in 4 of 4 collectives" in text(app)
+        assert "Slowest: rank 1; the others wait for it in collectives." in screen_text(app)
+        assert "The others wait 50.0 µs per step for rank 1, which comes last in 4 of 4 collectives" in screen_text(app)
 
 
 async def test_help() -> None:
@@ -212,9 +186,10 @@ async def test_help() -> None:
     async with app.run_test(size=(100, 60)) as pilot:
         await pilot.press("question_mark")
         assert isinstance(app.screen, HelpScreen)
-        assert "at each moment the first one that applies" in text(app)
+        assert "at each moment the first one that applies" in screen_text(app)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(60, 10), (80, 24), (160, 50), (300, 100)])
 async def test_every_view_fits_every_size(size: tuple[int, int]) -> None:
     maker = training(4)
@@ -225,10 +200,10 @@ async def test_every_view_fits_every_size(size: tuple[int, int]) -> None:
         for _ in range(5):
             await pilot.press("v", "down", "end", "home")
             await pilot.pause()
-            assert len(lines(app)) == size[1]
-            assert max(map(len, lines(app))) <= size[0]
-            assert "?" in lines(app)[-1]
-            assert "\x1b" not in text(app)
+            assert len(screen_lines(app)) == size[1]
+            assert max(map(len, screen_lines(app))) <= size[0]
+            assert "?" in screen_lines(app)[-1]
+            assert "\x1b" not in screen_text(app)
 
 
 def test_cells_from_shares_are_those_from_events(monkeypatch: pytest.MonkeyPatch) -> None:

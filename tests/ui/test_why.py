@@ -8,7 +8,6 @@ from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.step_classes import DATA
 from gpumon.insight.bottlenecks.slowness_verdict import judge_run
 from gpumon.operations.why.examination import PASSIVE, TRACE, ExaminationProgress, Listener, WhyReport
-from gpumon.probe.client import ProbeWatcher
 from gpumon.ui.screens import why as screen_module
 from gpumon.ui.screens.process import ProcessScreen
 from gpumon.ui.screens.why import WhyScreen
@@ -34,7 +33,7 @@ class FakeExamination:
         self.cancelled = 0
         self.traces = 0
 
-    def examine(self, pid: int, watcher: ProbeWatcher, listener: Listener) -> WhyReport:
+    def examine(self, pid: int, seconds: None, listener: Listener, *, has_trace: bool) -> WhyReport:
         self.calls += 1
         listener.on_progress(ExaminationProgress("observing", 2.0, 5.0))
         while not self.release.wait(0.01):
@@ -45,18 +44,14 @@ class FakeExamination:
             self.release.clear()
         if isinstance(self.result, Problem):
             raise CommandError(self.result, ExitCode.MISSING_PREREQUISITE)
-        return self.result
-
-    def trace(self, before: WhyReport, watcher: ProbeWatcher, listener: Listener) -> WhyReport:
-        self.traces += 1
-        return report((PASSIVE, TRACE))
+        self.traces += has_trace
+        return report((PASSIVE, TRACE)) if has_trace else self.result
 
 
 @pytest.fixture
 def examination(monkeypatch: pytest.MonkeyPatch) -> FakeExamination:
     fake = FakeExamination(report())
-    monkeypatch.setattr(screen_module, "examine", fake.examine)
-    monkeypatch.setattr(screen_module, "with_trace", fake.trace)
+    monkeypatch.setattr(screen_module, "examine_process", fake.examine)
     return fake
 
 

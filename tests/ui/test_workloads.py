@@ -18,8 +18,7 @@ from gpumon.present.paint.sparkline import MARK
 from gpumon.session.workload_controller import WorkloadController
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.messages import RunsChanged
-from gpumon.ui.screens.confirm import QuitDialog
-from gpumon.ui.screens.confirm_start import ConfirmStartDialog
+from gpumon.ui.screens.confirm import ConfirmStartDialog, QuitDialog
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.screens.run import CodeScreen, LogScreen, MemorySummaryScreen, RunScreen
 from gpumon.ui.screens.workload_form import WorkloadForm
@@ -31,7 +30,7 @@ from gpumon.workload_runs.protocol import VerdictKind
 from gpumon.workload_runs.supervised_run import RunEnded
 from tests import builders, runs
 from tests.frames import HOSTILE, machine
-from tests.ui.fakes import FakeLive, FakeRecording, FakeStream, Refreshes, app_on, screen_text
+from tests.ui.fakes import FakeLive, FakeRecording, FakeStream, Refreshes, app_on, screen_text, seen, until
 
 PATIENCE_SECONDS = 15.0
 PYTHON = Interpreter(Path("/opt/torch/bin/python"), "PATH")
@@ -133,18 +132,6 @@ def say(answer: Path, text: str) -> None:
     written = answer.with_suffix(".new")
     written.write_text(text)
     written.replace(answer)
-
-
-async def until(pilot: Pilot[Any], holds: Callable[[], bool], what: str = "") -> None:
-    """Waits for something to hold."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"{what}\n{screen_text(app_of(pilot))}"
-        await pilot.pause(0.05)
-
-
-async def seen(pilot: Pilot[Any], text: str) -> None:
-    await until(pilot, lambda: text in screen_text(app_of(pilot)), text)
 
 
 def app_of(pilot: Pilot[Any]) -> GpumonApp:
@@ -336,6 +323,7 @@ async def test_runs_are_opened_and_stopped_from_the_table() -> None:
         await seen(pilot, "STOPPING")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize("verdict", ["ok", "warn", "fail", "cancelled"])
 async def test_every_verdict_can_be_read(verdict: str) -> None:
@@ -453,6 +441,7 @@ async def test_a_workload_that_needs_a_gpu_says_so() -> None:
         assert form._targets == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize("keys", [["5"], ["5", "enter"], ["5", "tab", "enter"], ["5", "tab", "enter", "v"]])
 async def test_the_same_again_refreshes_nothing(keys: list[str]) -> None:
@@ -505,28 +494,6 @@ async def test_it_asks_before_it_works_beside_others(keys: list[str], begins: bo
         assert isinstance(app.screen, OverviewScreen)
         assert (entry.state.began_seconds is not None) is begins
         assert entry.is_stopping is not begins
-
-
-async def test_it_does_not_ask_where_nobody_works() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test() as pilot:
-        await app_that_asks(pilot, stream, builders.frame(devices=(builders.device(0, processes=()),)))
-        (entry,) = app.session.workloads.registry.runs
-        await until(pilot, lambda: entry.state.began_seconds is not None)
-        assert isinstance(app.screen, OverviewScreen)
-
-
-async def test_the_question_goes_when_it_has_answered_itself() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test() as pilot:
-        await app_that_asks(pilot, stream, machine(2))
-        (entry,) = app.session.workloads.registry.runs
-        await until(pilot, lambda: isinstance(app.screen, ConfirmStartDialog), "the question")
-        entry.cancel()
-        app.post_message(RunsChanged())
-        await until(pilot, lambda: isinstance(app.screen, OverviewScreen))
 
 
 async def test_the_question_is_inert_to_hostile_text() -> None:
@@ -648,6 +615,7 @@ async def test_a_cancelled_run_is_not_100_percent_done() -> None:
         assert "100 %" not in screen_text(app).partition("Live")[0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize("size", [(80, 24), (160, 50), (60, 10), (20, 5), (8, 3), (300, 100)])
 async def test_every_screen_in_every_size(size: tuple[int, int]) -> None:
@@ -674,22 +642,6 @@ async def test_every_screen_in_every_size(size: tuple[int, int]) -> None:
         await app_that_asks(pilot, stream, machine(2))
         await until(pilot, lambda: isinstance(app.screen, ConfirmStartDialog), "the question")
         await pilot.press("escape")
-
-
-def titles(app: GpumonApp) -> list[str]:
-    return [command.title for command in app.get_system_commands(app.screen)]
-
-
-@pytest.mark.usefixtures("shelf")
-async def test_keys_and_palette_lead_to_the_workloads() -> None:
-    app = app_on(FakeLive())
-    async with app.run_test(size=(120, 24)) as pilot:
-        assert "5 Workloads" in screen_text(app)
-        assert "Workloads" in titles(app)
-        await pilot.press("5", "5")
-        assert [type(screen) for screen in app.screen_stack[1:]] == [OverviewScreen, WorkloadsScreen]
-        await pilot.press("escape")
-        assert isinstance(app.screen, OverviewScreen)
 
 
 # Marks
@@ -735,6 +687,7 @@ def pictured(*entries: Any) -> GpumonApp:  # noqa: ANN401
     return app
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 @pytest.mark.parametrize("screen", ["list", "form", "run", "result"])

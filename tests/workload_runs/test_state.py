@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpumon.core.workload_metrics import Measurement
 from gpumon.workload_runs.catalogue import RunRequest, WorkloadInfo
 from gpumon.workload_runs.protocol import RunEvent, RunEventKind, VerdictKind
 from gpumon.workload_runs.results import recent_results
@@ -44,7 +45,7 @@ def test_an_end_that_belies_the_verdict_counts_for_more(
     state.apply(RunEnded(exit_code, cancelled=False, reason=reason))
     assert state.result is not None
     assert state.result.verdict is verdict
-    assert state.result.measurements == (FIGURE,)
+    assert state.result.measurements == (Measurement.of(FIGURE),)
     assert reason in state.result.why
 
 

@@ -50,7 +50,7 @@ def test_it_says_hello_tells_its_plan_waits_for_leave_and_ends_with_a_result(sta
     end = ended_once(play)
     assert end == RunEnded(0, cancelled=False, reason="", invalid_lines=0, log_bytes=0)
     assert (play.result.verdict, play.result.why) == (VerdictKind.OK, "All is well.")
-    assert play.result.measurements[0]["name"] == "speed"
+    assert play.result.measurements[0].metric.name == "speed"
     assert play.of(RunEventKind.BYE)
     assert not play.child.running
 
@@ -106,7 +106,7 @@ def test_an_exception_is_reported_with_the_results_so_far(stage: Stage) -> None:
     assert ended_once(play).exit_code == 1
     (error,) = play.state.errors
     assert (error.kind, error.text, error.expected) == ("MemoryError", "first\nsecond", False)
-    assert play.result.measurements[0]["repetitions"] == 2
+    assert play.result.measurements[0].repetitions == 2
 
 
 def test_an_error_that_belongs_to_what_is_shown_does_not_end_the_run(stage: Stage) -> None:

@@ -10,12 +10,13 @@ import pytest
 
 from gpumon.core.model import DeviceState, Frame
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.operations.workload import WorkloadRun, metric_changes
+from gpumon.operations.workload import WorkloadRun, measurements_of, metric_changes
 from gpumon.workload_runs import results
 from gpumon.workload_runs.protocol import RunEvent, RunEventKind, VerdictKind
 from gpumon.workload_runs.results import recent_results
 from gpumon.workload_runs.supervised_run import RunEnded
 from tests.builders import device, frame, process
+from tests.runs import measured
 from tests.workload_runs.conftest import FINE, PATIENCE, Stage, eventually
 
 SECOND = device(1)
@@ -275,7 +276,7 @@ def test_figures_are_compared_with_the_last_ones_alike(run: WorkloadRun, stage: 
     again = WorkloadRun(run.request)
     whole(again, value=3.0)
     (change,) = again.changes
-    assert (change.name, change.before, change.after, change.share) == ("speed", 2.0, 3.0, 0.5)
+    assert (change.metric.name, change.before, change.after, change.share) == ("speed", 2.0, 3.0, 0.5)
     other = WorkloadRun(stage.request(device="cuda:0", parameters={"size": 4}))
     whole(other)
     assert other.changes == (), "other parameters are another measurement"
@@ -358,7 +359,7 @@ def test_changes_are_those_of_the_same_case() -> None:
     def figure(value: float, case: str) -> dict[str, Any]:
         return {"name": "speed", "value": value, "unit": "GB/s", "repetitions": 1, "case": case}
 
-    before = {"figures": [figure(1.0, ""), figure(2.0, "bf16"), {"name": "speed"}]}
-    (change,) = metric_changes(before, [figure(3.0, "bf16"), figure(4.0, "fp8")])
+    before = measurements_of({"figures": [figure(1.0, ""), figure(2.0, "bf16"), {"name": "speed"}]})
+    (change,) = metric_changes(before, measured(figure(3.0, "bf16"), figure(4.0, "fp8")))
     assert (change.case, change.before, change.after, change.share) == ("bf16", 2.0, 3.0, 0.5)
-    assert metric_changes(None, [figure(1.0, "")]) == ()
+    assert metric_changes((), measured(figure(1.0, ""))) == ()

@@ -30,6 +30,17 @@ _SERVERS: list[subprocess.Popen[bytes]] = []
 """Keeps the pipe open at whose end a server ends."""
 
 
+def probe_of(name: str) -> str:
+    """The beginning of a program that changes a workload, which it has as a module of that name."""
+    return f"""
+import importlib.util, os, sys, time
+spec = importlib.util.spec_from_file_location("{name}_probe", {str(WORKLOADS / f"{name}.py")!r})
+{name} = sys.modules["{name}_probe"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module({name})
+WORKLOAD = {name}.WORKLOAD
+"""
+
+
 @functools.cache
 def torch_python() -> str:
     """An interpreter that has imported torch already, for programs that need no GPU."""

@@ -2,20 +2,12 @@
 
 from pathlib import Path
 
-from tests.workloads.conftest import WORKLOADS, Ran, RunWorkload, needs_torch
+from tests.workloads.conftest import Ran, RunWorkload, needs_torch, probe_of
 
 pytestmark = needs_torch
 
 _TINY = {"model": "mlp", "model_size": "tiny", "batch_size": 4, "duration": 0.05, "steps": 3}
-_PROBE = f"""
-import importlib.util, sys
-from _kit import training
-FAULT
-spec = importlib.util.spec_from_file_location("amp_probe", {str(WORKLOADS / "amp.py")!r})
-amp = sys.modules["amp_probe"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(amp)
-WORKLOAD = amp.WORKLOAD
-"""
+_PROBE = "from _kit import training\nFAULT" + probe_of("amp")
 
 
 def run_probe(run_workload: RunWorkload, tmp_path: Path, fault: str) -> Ran:

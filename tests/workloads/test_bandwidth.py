@@ -4,17 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.workloads.conftest import WORKLOADS, RunWorkload, needs_torch
+from tests.workloads.conftest import RunWorkload, needs_torch, probe_of
 
 pytestmark = needs_torch
 
 _WAYS = ["copy", "read", "write", "triad", "strided_read", "transposed_copy"]
-_PROBE = f"""
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("bandwidth_probe", {str(WORKLOADS / "bandwidth.py")!r})
-bandwidth = sys.modules["bandwidth_probe"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(bandwidth)
-WORKLOAD = bandwidth.WORKLOAD
+_PROBE = (
+    probe_of("bandwidth")
+    + """
 class Broken(bandwidth.AccessBuffers):
     def WAY(self):
         super().WAY()
@@ -23,6 +20,7 @@ class Broken(bandwidth.AccessBuffers):
             self._total += 1
 bandwidth.AccessBuffers = Broken
 """
+)
 
 
 def test_every_way_is_measured_and_right(run_workload: RunWorkload) -> None:

@@ -4,21 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.workloads.conftest import WORKLOADS, Ran, RunWorkload, load_workload, needs_torch
+from tests.workloads.conftest import Ran, RunWorkload, load_workload, needs_torch, probe_of
 
 _TINY = {"model": "mlp", "model_size": "tiny", "max_batch": 8, "duration": 0.02, "precision": "fp32"}
-_PROBE = f"""
-import importlib.util, sys
+_PROBE = (
+    probe_of("batch")
+    + """
 from _kit import training, training_run
-spec = importlib.util.spec_from_file_location("batch_probe", {str(WORKLOADS / "batch.py")!r})
-batch = sys.modules["batch_probe"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(batch)
-WORKLOAD = batch.WORKLOAD
 class Limited(training.Trainer):
     def step(self, batch, mark=lambda _: None):
 FAULT
 training_run.Trainer = Limited
 """
+)
 
 
 def run_probe(run_workload: RunWorkload, tmp_path: Path, fault: str, **parameters: object) -> Ran:

@@ -4,18 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.workloads.conftest import WORKLOADS, RunWorkload, needs_torch
+from tests.workloads.conftest import RunWorkload, needs_torch, probe_of
 
 pytestmark = needs_torch
 
 SMALL = {"size": 128, "size_mebibytes": 2, "duration": 0.6, "phase_seconds": 0.2}
-PROBE = f"""
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("burn_probe", {str(WORKLOADS / "burn.py")!r})
-burn = sys.modules["burn_probe"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(burn)
-WORKLOAD = burn.WORKLOAD
-"""
+PROBE = probe_of("burn")
 WRONG_PRODUCTS = """
 from _kit import products
 original = products.multiplier

@@ -7,17 +7,11 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from tests.workloads.conftest import WORKLOADS, Judge, Ran, RunWorkload, load_workload, needs_torch
+from tests.workloads.conftest import Judge, Ran, RunWorkload, load_workload, needs_torch, probe_of
 
 OPERATIONS = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "send_receive"]
 QUICK = {"max_mebibytes": 0.0625, "milliseconds": 1}
-PROBE = f"""
-import importlib.util, os, sys, time
-spec = importlib.util.spec_from_file_location("collectives_probe", {str(WORKLOADS / "collectives.py")!r})
-collectives = sys.modules["collectives_probe"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(collectives)
-WORKLOAD = collectives.WORKLOAD
-"""
+PROBE = probe_of("collectives")
 WRONG = """
 original = collectives.OPERATIONS["NAME"].call
 def wrong(dist, source, target):
@@ -81,6 +75,7 @@ def test_every_collective_is_measured_and_right(run_workload: RunWorkload) -> No
     assert progress["done"] == progress["total"]
 
 
+@pytest.mark.sampled(3)
 @needs_torch
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("fault", [WRONG, SKIPPED])

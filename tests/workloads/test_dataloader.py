@@ -11,19 +11,17 @@ from types import SimpleNamespace
 import pytest
 
 from tests.processes import tree, wait_gone
-from tests.workloads.conftest import WORKLOADS, Judge, RunWorkload, load_workload, needs_torch, torch_python
+from tests.workloads.conftest import WORKLOADS, Judge, RunWorkload, load_workload, needs_torch, probe_of, torch_python
 
-_PROBE = f"""
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("dataloader_probe", {str(WORKLOADS / "dataloader.py")!r})
-dataloader = sys.modules["dataloader_probe"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(dataloader)
-WORKLOAD = dataloader.WORKLOAD
+_PROBE = (
+    probe_of("dataloader")
+    + """
 class Broken(dataloader.CompressedImages):
     def __getitem__(self, index):
         FAULT
 dataloader.CompressedImages = Broken
 """
+)
 _SMALL = {"decode_ms": 0.2, "step_ms": 1, "batch_size": 4, "seconds": 0.05, "max_workers": 1, "sample_kibibytes": 4}
 
 

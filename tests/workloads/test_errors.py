@@ -242,6 +242,7 @@ def test_only_the_right_error_and_the_right_result_are_fine(
 # The whole of it
 
 
+@pytest.mark.sampled(4)
 @needs_torch
 @pytest.mark.parametrize(
     "name",

@@ -109,6 +109,7 @@ def test_a_size_that_fast_products_cannot_take_names_one_that_they_can(run_workl
     assert ran.of("error")[0]["text"].endswith("Choose 992.")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [

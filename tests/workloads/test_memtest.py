@@ -4,20 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.workloads.conftest import WORKLOADS, RunWorkload, needs_torch
+from tests.workloads.conftest import RunWorkload, needs_torch, probe_of
 
 pytestmark = needs_torch
 
-PROBE = f"""
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("memtest_probe", {str(WORKLOADS / "memtest.py")!r})
-memtest = sys.modules["memtest_probe"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(memtest)
-WORKLOAD = memtest.WORKLOAD
+PROBE = (
+    probe_of("memtest")
+    + """
 class Broken(memtest.MemoryTest):
     BODY
 memtest.MemoryTest = Broken
 """
+)
 STUCK_BIT = """
     def invert(self, index):
         super().invert(index)

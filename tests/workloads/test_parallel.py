@@ -6,17 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.workloads.conftest import WORKLOADS, Judge, RunWorkload, load_workload, needs_torch
+from tests.workloads.conftest import Judge, RunWorkload, load_workload, needs_torch, probe_of
 
 QUICK = {"size": "tiny", "steps": 3, "batch": 4}
-PROBE = f"""
-import importlib.util, os, sys
-spec = importlib.util.spec_from_file_location("parallel_probe", {str(WORKLOADS / "parallel.py")!r})
-parallel = sys.modules["parallel_probe"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(parallel)
-WORKLOAD = parallel.WORKLOAD
+PROBE = (
+    probe_of("parallel")
+    + """
 parallel.counts_up_to = lambda largest: [largest]
 """
+)
 SKIPPED = """
 class Skipping(parallel.Trainer):
     def step(self, batch):
@@ -121,7 +119,7 @@ def answers(ranks: int, ddp: float, fsdp2: float) -> list[dict[str, Any]]:
 def test_the_verdict_chooses(parallel: ModuleType, ddp: float, fsdp2: float, kind: str, said: str) -> None:
     reported: dict[tuple[str, str], float] = {}
 
-    def result(name: str, value: float, *_: object, case: str) -> None:
+    def result(name: str, value: float, *, repetitions: int, case: str) -> None:
         reported[case, name] = value
 
     judge = Judge(on_gpu=True, checked=0, result=result, parameters=SimpleNamespace(batch=8, steps=30))

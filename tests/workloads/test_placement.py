@@ -80,6 +80,7 @@ def test_a_line_that_is_not_reported_fails(run_workload: RunWorkload, tmp_path: 
     assert ran.result["why"] == f"4 of 5 hidden synchronizations were found; not reported: lines {_lines()[1]}."
 
 
+@pytest.mark.sampled(1)
 @needs_torch
 @pytest.mark.parametrize(
     ("fault", "differs"),

@@ -76,6 +76,7 @@ def test_all_ranks_answer(run_workload: RunWorkload, tmp_path: Path) -> None:
     assert_gone(ran)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("fault", "said", "error"),
     [
@@ -172,6 +173,7 @@ def test_a_launcher_that_fails_is_reported(run_workload: RunWorkload, tmp_path: 
     assert "none.py" in ran.of("error")[0]["text"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_when_gpumon_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals

@@ -2,16 +2,13 @@
 
 from pathlib import Path
 
-from tests.workloads.conftest import WORKLOADS, RunWorkload, needs_torch
+from tests.workloads.conftest import RunWorkload, needs_torch, probe_of
 
 pytestmark = needs_torch
 
-_WRONG = f"""
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("sync_probe", {str(WORKLOADS / "sync.py")!r})
-sync = sys.modules["sync_probe"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(sync)
-WORKLOAD = sync.WORKLOAD
+_WRONG = (
+    probe_of("sync")
+    + """
 class Broken(sync._Timings):
     def __init__(self, context, work, repetitions):
         super().__init__(context, work, repetitions)
@@ -20,6 +17,7 @@ class Broken(sync._Timings):
             found[3, 4] += 1
 sync._Timings = Broken
 """
+)
 
 
 def test_a_plain_timing_is_right_on_the_cpu(run_workload: RunWorkload) -> None:

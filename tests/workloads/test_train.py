@@ -5,21 +5,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.workloads.conftest import WORKLOADS, Ran, RunWorkload, load_workload, needs_torch
+from tests.workloads.conftest import Ran, RunWorkload, load_workload, needs_torch, probe_of
 
 _TINY = {"model": "mlp", "model_size": "tiny", "batch_size": 4, "duration": 0.05, "precision": "fp32"}
-_PROBE = f"""
-import importlib.util, sys
+_PROBE = (
+    probe_of("train")
+    + """
 from _kit import training, training_run
-spec = importlib.util.spec_from_file_location("train_probe", {str(WORKLOADS / "train.py")!r})
-train = sys.modules["train_probe"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(train)
-WORKLOAD = train.WORKLOAD
 class Broken(training.Trainer):
     def step(self, batch, mark=lambda _: None):
 FAULT
 training_run.Trainer = Broken
 """
+)
 
 
 def run_probe(run_workload: RunWorkload, tmp_path: Path, fault: str, **parameters: object) -> Ran:
@@ -37,6 +35,7 @@ def cases(ran: Ran) -> dict[str, dict[str, float]]:
     return table
 
 
+@pytest.mark.sampled(2)
 @needs_torch
 @pytest.mark.parametrize("model", ["cnn", "rnn", "lstm", "gru", "transformer", "mlp"])
 def test_every_model_is_measured_and_trains(run_workload: RunWorkload, model: str) -> None:
@@ -121,6 +120,7 @@ return super().step(batch, mark)"""
     assert "batch 16: A batch of 16 does not fit into the memory of this run." in ran.result["why"]
 
 
+@pytest.mark.sampled(1)
 @needs_torch
 @pytest.mark.parametrize(
     ("fault", "reason"),

@@ -160,7 +160,7 @@ class _Run:
             torch.cuda.set_device(chip.ordinal)
         parameters = {parameter.name: parameter.default_on(self._device) for parameter in workload.parameters}
         parameters.update(self._parameters)
-        return Context(self._reporter, torch, self._device, parameters, chip, self._file)
+        return Context(self._reporter, torch, self._device, parameters, chip, self._file, workload.metrics)
 
     def _plan(self, uses: Uses) -> None:
         context = self._context

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Optional
 
 from _kit.chip import Chip
+from _kit.description import DeclaredMetric, declared_metric
 from _kit.events import Outcome, Reporter, Result, Verdict
 from _kit.fresh import run_part
 from _kit.memory import memory_of, resident_bytes, summary_of
@@ -34,6 +35,7 @@ class Context:
         parameters: The value of every parameter.
         chip: Properties of the GPU, or None on the CPU.
         file: The workload's file, for parts that run in a separate process.
+        metrics: What the workload declares that it measures.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Context:
         parameters: Mapping[str, Any],
         chip: Optional[Chip],
         file: str,
+        metrics: Sequence[DeclaredMetric] = (),
     ) -> None:
         self.torch = torch
         self.device = torch.device(device)
@@ -57,6 +60,7 @@ class Context:
         """Whether a part runs in a separate process now, which reports its memory instead of this one."""
         self._reporter = reporter
         self._file = file
+        self._metrics = metrics
         self._parameters = dict(parameters)
         self._stop = threading.Event()
         self._sent_at: dict[str, float] = {}
@@ -81,9 +85,10 @@ class Context:
         if done >= total or self._is_due("progress"):
             self._reporter.send("progress", done=round(min(done, total), 4), total=round(total, 4))
 
-    def metric(self, name: str, value: float, unit: str) -> None:
-        """Reports a live value; sent at most ten times per second."""
+    def metric(self, name: str, value: float, unit: str = "") -> None:
+        """Reports a live value; sent at most ten times per second. The unit is that of `result`."""
         if self._is_due(f"metric {name}"):
+            unit = declared_metric(self._metrics, name, unit).unit
             self._reporter.send("metric", name=name, value=value, unit=unit)
 
     def timing(self, name: str, host_seconds: float, device_seconds: float) -> None:
@@ -102,8 +107,8 @@ class Context:
         self,
         name: str,
         value: float,
-        unit: str,
-        repetitions: int,
+        unit: str = "",
+        repetitions: int = 0,
         *,
         limit: Optional[float] = None,
         limit_source: str = "",
@@ -115,7 +120,7 @@ class Context:
         Args:
             name: Name of the result.
             value: The value, in ``unit``.
-            unit: Its unit, such as ``GB/s``.
+            unit: Its unit, such as ``GB/s``; not needed for a metric that `Workload.metrics` declares.
             repetitions: Number of measurements behind the value.
             limit: The limit that the value is compared with, in the same unit, or None.
             limit_source: Where the limit comes from; see `Result`.
@@ -123,12 +128,13 @@ class Context:
             position: The case as a number, in a sweep; see `Result`.
 
         Raises:
-            ValueError: Nothing was measured, or the value is not finite.
+            ValueError: Nothing was measured, the value is not finite, or the unit is not known.
         """
         if repetitions < 1:
             raise ValueError(f"{name} was never measured")
         if not math.isfinite(value):
             raise ValueError(f"{name} is not a finite number")
+        unit = declared_metric(self._metrics, name, unit).unit
         result = Result(name, value, unit, repetitions, limit, limit_source, case, position)
         self.results.append(result)
         return result

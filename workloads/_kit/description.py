@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatchcase
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,46 @@ def flag(name: str, default: bool, help: str) -> Parameter:  # noqa: A002
     return Parameter(name, "flag", default, help)
 
 
+HIGHER = "higher"
+LOWER = "lower"
+
+
+@dataclass(frozen=True)
+class DeclaredMetric:
+    """What a workload measures. gpumon reads it for its tables, charts, JSON and comparisons.
+
+    Attributes:
+        name: Its name, without the unit. In a declaration it may have ``*``, for names such as ``block_128``.
+        unit: Its unit, such as ``GB/s``; empty for a number without one.
+        better: `HIGHER`, `LOWER`, or empty where neither is better.
+        format: ``number``: four significant digits. ``count``: an integer. ``bytes``: written as KiB, MiB and so on.
+    """
+
+    name: str
+    unit: str = ""
+    better: str = ""
+    format: str = "number"
+
+
+def declared_metric(metrics: Sequence[DeclaredMetric], name: str, unit: str = "") -> DeclaredMetric:
+    """Returns the metric with a name; the first declaration that fits counts.
+
+    Args:
+        metrics: What the workload declares.
+        name: Name of the metric.
+        unit: Its unit, if it is another one than the declared one, or the metric is not declared.
+
+    Raises:
+        ValueError: It is not declared, and has no unit.
+    """
+    for metric in metrics:
+        if fnmatchcase(name, metric.name):
+            return replace(metric, name=name, unit=unit or metric.unit)
+    if not unit:
+        raise ValueError(f"{name} is not one of the metrics of the workload, and no unit is given")
+    return DeclaredMetric(name, unit)
+
+
 @dataclass(frozen=True)
 class Uses:
     """The maximum resources of a run, shown before it starts.
@@ -119,6 +160,7 @@ class Workload:
         uses: Returns the resources of this run; called when torch is imported and the device is known.
         run: Runs the workload and returns ``context.ok(why)``, ``context.warn(why)`` or ``context.fail(why)``.
         parameters: Parameters that a user can set.
+        metrics: What it measures; the first declaration whose name fits counts.
         parts: Functions that a run may start in a new process, by name; see ``Context.fresh``.
         why_not_cpu: Why the workload cannot run on the CPU, in one sentence; empty if it can.
         code: Functions and classes that do the measured work; their source is what gpumon shows as the code of the
@@ -131,6 +173,7 @@ class Workload:
     uses: Callable[[Context], Uses]
     run: Callable[[Context], Verdict]
     parameters: tuple[Parameter, ...] = ()
+    metrics: tuple[DeclaredMetric, ...] = ()
     parts: dict[str, Callable[[Context], dict[str, Any]]] = field(default_factory=dict)
     why_not_cpu: str = ""
     code: tuple[Callable[..., object], ...] = ()
@@ -144,6 +187,7 @@ class Workload:
             "needs": self.needs,
             "why_not_cpu": self.why_not_cpu,
             "code": "\n\n\n".join(dedent(inspect.getsource(function)).rstrip() for function in self.code),
+            "metrics": [asdict(metric) for metric in self.metrics],
             "parameters": [
                 {
                     "name": parameter.name,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
-from _kit import peaks
+from _kit import HIGHER, LOWER, DeclaredMetric, peaks
 from _kit.memory import peak_resident_bytes, reset_peak_resident
 from _kit.models import Model
 from _kit.timing import median
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from _kit.context import Context
 
 _Result = TypeVar("_Result")
+
+TRAINING_METRICS = (
+    DeclaredMetric("samples", "samples/s", HIGHER),
+    DeclaredMetric("throughput", "TFLOP/s", HIGHER),
+    DeclaredMetric("step", "ms", LOWER),
+    DeclaredMetric("peak_*memory", "MiB", LOWER),
+)
+"""What workloads that train measure."""
 
 _BATCHES = 2
 """Different batches, used in turn."""
@@ -158,7 +166,7 @@ def _measure(
     while not times or (len(times) < _BLOCKS and time.monotonic() < until and not context.stopping):
         taken, loss = _block(torch, device, trainer, batches, length)
         times.append(taken / length)
-        context.metric("throughput", model.step_flops * batch_size / times[-1] / 1e12, "TFLOP/s")
+        context.metric("throughput", model.step_flops * batch_size / times[-1] / 1e12)
     timer = PartTimer(torch, device)
     timer.mark("start")
     for number in range(max(1, min(_TIMED_STEPS, int(seconds / _BLOCKS / times[-1])))):

@@ -10,8 +10,6 @@ from gpumon.health.alerts.jobs import JOB_HANGS, hang_finding
 from gpumon.health.alerts.links import is_link_degraded
 from gpumon.health.alerts.memory import (
     OUT_OF_MEMORY,
-    is_much_unattributed,
-    is_unattributed,
     oom_finding,
     oom_subject,
 )
@@ -51,9 +49,7 @@ __all__ = [
     "hang_finding",
     "has_no_sm_work",
     "is_link_degraded",
-    "is_much_unattributed",
     "is_near_slowdown",
-    "is_unattributed",
     "merged_alerts",
     "oom_finding",
     "oom_subject",

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
+from gpumon.core.device_use import is_busy
 from gpumon.core.model import Device
 from gpumon.core.units import rate_text
 from gpumon.health.alerts.model import AlertFinding, Severity, evidence_of
-from gpumon.health.alerts.rule import BUSY_MARGIN, AlertRule, Thresholds, is_busy
+from gpumon.health.alerts.rule import BUSY_MARGIN, AlertRule, Thresholds
 from gpumon.health.alerts.tracking import DeviceTracker
 
 _MIN_COPY_BYTES_PER_SECOND: Final = 1e9
@@ -27,7 +28,7 @@ def has_no_sm_work(device: Device, thresholds: Thresholds) -> bool:
     Decides the alert and the state on the overview.
     """
     activity = device.get("sm_activity_percent")
-    return is_busy(device, thresholds) and activity is not None and activity <= thresholds.sm_idle_percent
+    return is_busy(device, thresholds.busy_percent) and activity is not None and activity <= thresholds.sm_idle_percent
 
 
 def _busy_without_sm(device: Device, _: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
@@ -65,7 +66,7 @@ ACTIVITY_RULES: Final = (
         ("sm_activity_percent",),
         clear_seconds=5.0,
         margins={**BUSY_MARGIN, "sm_idle_percent": 2.0},
-        applies=is_busy,
+        applies=lambda device, thresholds: is_busy(device, thresholds.busy_percent),
     ),
 )
 """The rule applies to busy devices only: SM activity is read only while a device is busy or is shown."""

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
+from gpumon.core.device_use import is_busy
 from gpumon.core.model import Device
 from gpumon.health.alerts.model import AlertFinding, Severity, evidence_of
-from gpumon.health.alerts.rule import BUSY_MARGIN, AlertRule, Thresholds, is_busy
+from gpumon.health.alerts.rule import BUSY_MARGIN, AlertRule, Thresholds
 from gpumon.health.alerts.tracking import DeviceTracker
 
 _MINUTE: Final = 60.0
@@ -22,7 +23,7 @@ def is_link_degraded(device: Device, thresholds: Thresholds) -> bool:
     Decides the alert, the mark on the overview, and the doctor's check.
     """
     is_degraded = _is_below_maximum(device, "pcie_generation") or _is_below_maximum(device, "pcie_width")
-    return is_degraded and is_busy(device, thresholds)
+    return is_degraded and is_busy(device, thresholds.busy_percent)
 
 
 def _is_below_maximum(device: Device, metric: str) -> bool:

@@ -3,16 +3,15 @@
 from collections.abc import Iterator
 from typing import Final
 
+from gpumon.core.device_use import is_much_unattributed
 from gpumon.core.metrics import Unit
 from gpumon.core.model import Device, Process
 from gpumon.core.text import safe_text
 from gpumon.core.units import age_text, bytes_text, duration_text
 from gpumon.health.alerts.model import AlertFinding, EvidenceItem, Severity, evidence_of
-from gpumon.health.alerts.rule import DEFAULT_THRESHOLDS, AlertRule, Thresholds
+from gpumon.health.alerts.rule import AlertRule, Thresholds
 from gpumon.health.alerts.tracking import TREND_SECONDS, DeviceTracker, Growth
 
-UNATTRIBUTED_FLOOR_BYTES: Final = 64 << 20
-"""Less unattributed memory than this is bookkeeping that the driver keeps for each process."""
 OUT_OF_MEMORY: Final = "out_of_memory"
 """Id of the alert about a process with a probe that ran out of memory."""
 UNATTRIBUTED_FIX: Final = (
@@ -27,22 +26,9 @@ _MAX_COMMAND: Final = 40
 _EVIDENCE: Final = ("memory_used_bytes", "memory_total_bytes", "memory_free_bytes", "utilization_gpu_percent")
 
 
-def is_unattributed(device: Device) -> bool:
-    """Whether a device has unattributed memory in use, beyond bookkeeping."""
-    held = device.get("memory_unattributed_bytes")
-    return held is not None and held >= UNATTRIBUTED_FLOOR_BYTES
-
-
-def is_much_unattributed(device: Device, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> bool:
-    """Whether the unattributed memory is more than an exiting process leaves for a moment."""
-    held = device.get("memory_unattributed_bytes") or 0
-    total = device.get("memory_total_bytes") or 0
-    return is_unattributed(device) and held >= thresholds.memory_unattributed_percent / 100 * total
-
-
 def _unattributed(device: Device, _: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
     """Memory in use that no visible process owns."""
-    if is_much_unattributed(device, thresholds):
+    if is_much_unattributed(device, thresholds.memory_unattributed_percent):
         held = bytes_text(device.get("memory_unattributed_bytes"))
         yield AlertFinding(
             "memory_unattributed",

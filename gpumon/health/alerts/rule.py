@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Final
 
-from gpumon.core.metrics import BUSY_PERCENT, NO_WORK_PERCENT
+from gpumon.core.device_use import BUSY_PERCENT, HELD_BYTES, NO_WORK_PERCENT, UNATTRIBUTED_PERCENT
 from gpumon.core.model import Device
 from gpumon.core.text import safe_text
 from gpumon.health.alerts.model import AlertFinding
@@ -52,11 +52,11 @@ class Thresholds:
     sustained_seconds: float = 30.0
     clock_low_percent: float = 50.0
     idle_percent: float = 2.0
-    idle_memory_gib: float = 1.0
+    idle_memory_gib: float = HELD_BYTES / (1 << 30)
     idle_seconds: float = 30.0
     sm_idle_percent: float = NO_WORK_PERCENT
     sm_idle_seconds: float = 30.0
-    memory_unattributed_percent: float = 1.0
+    memory_unattributed_percent: float = UNATTRIBUTED_PERCENT
     ecc_corrected_per_hour: float = 60.0
     pcie_replays_per_minute: float = 8.0
     xid_minutes: float = 60.0
@@ -93,12 +93,6 @@ def _checked_number(name: str, value: object) -> float:
 DEFAULT_THRESHOLDS: Final = Thresholds()
 
 RuleCheck = Callable[[Device, DeviceTracker, Thresholds], Iterator[AlertFinding]]
-
-
-def is_busy(device: Device, thresholds: Thresholds) -> bool:
-    """Whether the utilization of a device is that of a busy one."""
-    utilization = device.get("utilization_gpu_percent")
-    return utilization is not None and utilization >= thresholds.busy_percent
 
 
 def _always(_: Device, __: Thresholds) -> bool:

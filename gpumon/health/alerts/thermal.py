@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from gpumon.core.device_use import is_busy
 from gpumon.core.model import Device
 from gpumon.core.throttle_reasons import (
     CLOCK_SETTINGS,
@@ -13,7 +14,7 @@ from gpumon.core.throttle_reasons import (
 )
 from gpumon.core.units import megahertz_text
 from gpumon.health.alerts.model import AlertFinding, Severity, evidence_of
-from gpumon.health.alerts.rule import BUSY_MARGIN, AlertRule, Thresholds, is_busy
+from gpumon.health.alerts.rule import BUSY_MARGIN, AlertRule, Thresholds
 from gpumon.health.alerts.tracking import DeviceTracker
 
 _EVIDENCE: Final = (
@@ -35,7 +36,7 @@ def is_clock_low(device: Device, thresholds: Thresholds) -> bool:
     """Whether a busy GPU runs at a low SM clock and the driver reports no reason for it."""
     clock, max_clock = device.get("clock_sm_hertz"), device.get("clock_sm_max_hertz")
     reasons = device.throttle_reasons
-    if clock is None or not max_clock or reasons is None or not is_busy(device, thresholds):
+    if clock is None or not max_clock or reasons is None or not is_busy(device, thresholds.busy_percent):
         return False
     return clock < max_clock * thresholds.clock_low_percent / 100 and not explain_low_clock(reasons)
 
@@ -68,7 +69,7 @@ def _power_cap(device: Device, _: DeviceTracker, __: Thresholds) -> Iterator[Ale
 
 def _clocks_set(device: Device, _: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
     """Clocks that a user has set, while the GPU is busy."""
-    if CLOCK_SETTINGS.isdisjoint(device.throttle_reasons or ()) or not is_busy(device, thresholds):
+    if CLOCK_SETTINGS.isdisjoint(device.throttle_reasons or ()) or not is_busy(device, thresholds.busy_percent):
         return
     detail = f"GPU {device.index} runs at user-set clocks: SM clock {clock_text(device)}."
     action = "To reset the clocks to their defaults: sudo nvidia-smi -rac and sudo nvidia-smi -rgc."

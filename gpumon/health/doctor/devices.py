@@ -3,22 +3,22 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from gpumon.core.device_use import LOADED_PERCENT, is_busy, is_much_unattributed
 from gpumon.core.model import ComputeMode, Device, DeviceState, Frame, Switch
 from gpumon.core.throttle_reasons import FAULT_REASONS, POWER_CAP, THROTTLE_REASONS
 from gpumon.core.units import bytes_text, counted, times_text
 from gpumon.core.xids import xid_text
-from gpumon.health.alerts import Severity, Thresholds, is_link_degraded, is_much_unattributed
+from gpumon.health.alerts import Severity, Thresholds, is_link_degraded
 from gpumon.health.alerts.errors import xid_action, xid_severity
 from gpumon.health.alerts.links import LINK_FIX, link_text
 from gpumon.health.alerts.memory import UNATTRIBUTED_FIX
-from gpumon.health.alerts.rule import is_busy
 from gpumon.health.alerts.rules import XID_SEARCH
 from gpumon.health.alerts.thermal import clock_text, is_clock_low
 from gpumon.health.checks import CheckResult, fail, ok, skip, warn
 from gpumon.health.doctor.check import DoctorCheck, Gpus, gpus_text, joined
 from gpumon.health.doctor.facts import DriverFiles, Environment, KernelErrors
 
-_THRESHOLDS: Final = Thresholds(busy_percent=50.0, clock_low_percent=60.0)
+_THRESHOLDS: Final = Thresholds(busy_percent=LOADED_PERCENT, clock_low_percent=60.0)
 """The doctor sees one moment, so it looks at GPUs that the alerts do not call busy, and at less low clocks."""
 _RESET: Final = "Stop the jobs on the GPU and reset it (sudo nvidia-smi --gpu-reset -i N), or reboot."
 _REPLACE: Final = "Take the GPU out of service and have the board replaced."
@@ -96,7 +96,7 @@ def xids(errors: KernelErrors) -> CheckResult:
 
 def pcie(gpus: Gpus) -> CheckResult:
     """Under load, the PCIe link has its full width and speed. An idle link saves power, so it shows nothing."""
-    busy = [device for device in gpus.devices if is_busy(device, _THRESHOLDS)]
+    busy = [device for device in gpus.devices if is_busy(device, LOADED_PERCENT)]
     degraded = [device for device in busy if is_link_degraded(device, _THRESHOLDS)]
     if degraded:
         links = [
@@ -130,7 +130,9 @@ def clocks(gpus: Gpus) -> CheckResult:
     given = [device for device in gpus.devices if "applications_clocks_setting" in (device.throttle_reasons or ())]
     if given:
         return warn(f"A user has set application clocks: {gpus_text(given)}.", _RESET_CLOCKS)
-    busy = [device for device in gpus.devices if is_busy(device, _THRESHOLDS) and device.throttle_reasons is not None]
+    busy = [
+        device for device in gpus.devices if is_busy(device, LOADED_PERCENT) and device.throttle_reasons is not None
+    ]
     # One sample of a busy GPU may show a clock of an idle moment before, with the reason for it.
     low = [device for device in busy if is_clock_low(device, _THRESHOLDS) and "gpu_idle" not in _reasons(device)]
     if low:

@@ -1,6 +1,5 @@
 """Where the main thread of a rank stands, and what it does there."""
 
-import signal
 from collections.abc import Callable
 from enum import Enum
 from typing import Final
@@ -8,6 +7,7 @@ from typing import Final
 from gpumon.core.ranks import HangKind, RankEvidence
 from gpumon.core.stacks import StackFrame
 from gpumon.core.step_classes import COMPILATION, DATA
+from gpumon.core.units import signal_name
 from gpumon.stacks.classify import class_within, collective_function, is_in
 from gpumon.stacks.places import line_text, program_frame
 from gpumon.stacks.tables import LOCK_MODULES, POLLING_MODULES
@@ -170,8 +170,4 @@ def _reason(status: int | None) -> str:
         return ""
     if status >= 0:
         return f" with exit code {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = f"signal {-status}"
-    return f" by {name}"
+    return f" by {signal_name(-status)}"

@@ -3,18 +3,18 @@
 It is plain text, so that its author can read it before sharing it.
 """
 
-import json
 import platform
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gpumon import __version__
+from gpumon.core.json_text import json_document
 from gpumon.core.model import Device, Frame
 from gpumon.core.new_files import new_file
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.health.checks import document
 from gpumon.health.doctor.environment import MAX_VALUE
@@ -66,9 +66,7 @@ def refuse_existing(file: Path) -> None:
         CommandError: The file already exists.
     """
     if file.exists():
-        raise CommandError(
-            Problem(ProblemCode.INVALID_VALUE, f"{safe_text(str(file))} already exists.", _EXISTS), ExitCode.USAGE
-        )
+        raise CommandError.usage(ProblemCode.INVALID_VALUE, f"{safe_text(str(file))} already exists.", _EXISTS)
 
 
 def save_bundle(file: Path, examination: Examination, root: Path = SYSTEM_ROOT) -> Removed:
@@ -87,7 +85,7 @@ def save_bundle(file: Path, examination: Examination, root: Path = SYSTEM_ROOT) 
         raise
     except OSError as error:
         reason = f"{safe_text(str(file))} cannot be written: {(error.strerror or str(error)).lower()}."
-        raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason, "Choose another folder."), ExitCode.USAGE) from None
+        raise CommandError.usage(ProblemCode.NOT_WRITTEN, reason, "Choose another folder.") from None
     return Removed(dict(redactor.removed), variables)
 
 
@@ -104,10 +102,10 @@ def _text(examination: Examination, redactor: Redactor, root: Path) -> tuple[str
 
 
 def _sections(examination: Examination, root: Path) -> Iterator[tuple[str, str]]:
-    yield "doctor.json", _json(document(examination.checks))
+    yield "doctor.json", json_document(document(examination.checks))
     frame = examination.facts.get(Frame)
     if isinstance(frame, Frame):
-        yield "status.json", _json(status_document(_without_arguments(frame)))
+        yield "status.json", json_document(status_document(_without_arguments(frame)))
     pythons = examination.facts.get(Pythons)
     for python in pythons.asked if isinstance(pythons, Pythons) else ():
         installed = python.steps.value("packages", "installed") or ()
@@ -166,7 +164,3 @@ def _redactor(examination: Examination, root: Path) -> Redactor:
             users.add(name)
             homes.add(home)
     return Redactor(users, hosts, homes, interfaces, libraries)
-
-
-def _json(value: Any) -> str:  # noqa: ANN401 - any document
-    return json.dumps(value, indent=1, ensure_ascii=False)

@@ -3,7 +3,6 @@
 A child may hang or crash. The steps that it completed before that still count, and the child is killed.
 """
 
-import json
 import os
 import select
 import signal
@@ -16,9 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from gpumon.core.json_fields import object_in
 from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.problems import Problem
 from gpumon.core.text import safe_bytes, safe_text
+from gpumon.core.units import signal_name
 from gpumon.health.doctor.facts import Python, Pythons, Step, Steps
 from gpumon.workload_runs.catalogue import workloads_folder
 from gpumon.workload_runs.interpreter import Interpreter, python_environment
@@ -223,27 +224,17 @@ def _end_reason(child: subprocess.Popen[bytes], errors: bytes, seconds: float, *
     except subprocess.TimeoutExpired:
         return "it closed its output"
     if code < 0:
-        return f"killed by {_signal_name(-code)}"
+        return f"killed by {signal_name(-code)}"
     lines = errors.strip().splitlines()
     return f"exit code {code}{f': {safe_bytes(lines[-1], 200)}' if lines else ''}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _steps(output: bytes, end_reason: str) -> Steps:
     done: dict[str, Step] = {}
     running = ""
     for line in output.splitlines():
-        try:
-            event = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if not isinstance(event, dict):
+        event = object_in(line)
+        if event is None:
             continue
         if event.get("end") is True:
             return Steps(done)

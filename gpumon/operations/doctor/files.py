@@ -13,7 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from gpumon.core.control_groups import control_groups, cpu_quota, read_groups
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.procfs import read_meminfo
 from gpumon.core.text import safe_text
 from gpumon.health.doctor.facts import DeviceNode, DriverFiles, HostLimits, KernelErrors
 from gpumon.operations.doctor.pci import count_switches
@@ -23,7 +25,6 @@ SYSTEM_ROOT: Final = Path("/")
 _VERSION: Final = re.compile(r"Kernel Module.*?(\d+\.\d+(?:\.\d+)?)", re.ASCII)
 _XID: Final = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)", re.ASCII)
 _LIMIT: Final = re.compile(r"^Max (.+?)\s{2,}(\S+)", re.MULTILINE)
-_TOTAL: Final = re.compile(r"^MemTotal:\s+(\d+) kB", re.MULTILINE)
 _CONTAINER_FILES: Final = (".dockerenv", "run/.containerenv")
 _CONTAINER_GROUPS: Final = re.compile(r"docker|kubepods|containerd|libpod|lxc")
 _FABRIC_MANAGER: Final = "nv-fabricmanage"
@@ -73,10 +74,9 @@ def kernel_errors(root: Path = SYSTEM_ROOT) -> KernelErrors:
 def host_limits(root: Path = SYSTEM_ROOT) -> HostLimits:
     """The resources that this process may use."""
     soft = dict(_LIMIT.findall(read_text(root / "proc/self/limits")))
-    total = _TOTAL.search(read_text(root / "proc/meminfo"))
-    total_bytes = None if total is None else int(total[1]) * 1024
+    total_bytes = read_meminfo(root / "proc").get("MemTotal")
     shared = _file_system(root / "dev/shm")
-    groups = list(_control_groups(root))
+    groups = list(control_groups(root / "proc/self", root / "sys/fs/cgroup"))
     return HostLimits(
         shared_bytes=None if shared is None else shared[0],
         shared_free_bytes=None if shared is None else shared[1],
@@ -85,7 +85,7 @@ def host_limits(root: Path = SYSTEM_ROOT) -> HostLimits:
         processes=_number(soft.get("processes")),
         memory_bytes=_lowest_memory_limit(groups, total_bytes),
         memory_total_bytes=total_bytes,
-        cpus_quota=_lowest_cpu_quota(groups),
+        cpus_quota=min((quota for quota in map(cpu_quota, groups) if quota is not None), default=None),
         cpus_allowed=frozenset(os.sched_getaffinity(0)),
         has_infiniband=any((root / "sys/class/infiniband").glob("*")),
     )
@@ -131,7 +131,7 @@ def _process_names(root: Path) -> Iterator[str]:
 
 
 def _is_container(root: Path) -> bool:
-    groups = read_text(root / "proc/1/cgroup") + read_text(root / "proc/self/cgroup")
+    groups = read_groups(root / "proc/1") + read_groups(root / "proc/self")
     return any((root / name).exists() for name in _CONTAINER_FILES) or bool(_CONTAINER_GROUPS.search(groups))
 
 
@@ -174,33 +174,11 @@ def _file_system(path: Path) -> tuple[int, int] | None:
     return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
 
 
-def _control_groups(root: Path) -> Iterator[Path]:
-    """Folders of this process's control groups and their ancestors, for cgroup v1 and v2."""
-    for line in read_text(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = (*line.split(":", 2), "", "")[:3]
-        base = root / "sys/fs/cgroup"
-        names = [name for name in controllers.split(",") if name in {"memory", "cpu"}]
-        for folder in [base / name for name in names] if controllers else [base]:
-            below = folder / path.lstrip("/")
-            yield from (group for group in (below, *below.parents) if group.is_relative_to(folder))
-
-
 def _lowest_memory_limit(groups: list[Path], total: int | None) -> int | None:
     """The lowest limit; a limit that is not below the host's memory does not count."""
     texts = (read_text(group / name) for group in groups for name in ("memory.max", "memory.limit_in_bytes"))
     lowest = min((int(text) for text in texts if text.strip().isdecimal()), default=None)
     return None if lowest is None or (total is not None and lowest >= total) else lowest
-
-
-def _lowest_cpu_quota(groups: list[Path]) -> float | None:
-    quotas = []
-    for group in groups:
-        quota, _, period = read_text(group / "cpu.max").strip().partition(" ")
-        if not quota:
-            quota, period = (read_text(group / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
-        if quota.isdecimal() and period.isdecimal() and int(period):
-            quotas.append(int(quota) / int(period))
-    return min(quotas, default=None)
 
 
 def _number(text: str | None) -> int | None:

@@ -8,16 +8,13 @@ from statistics import median
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from gpumon.core.device_use import HELD_BYTES, IDLE_PERCENT, LOADED_PERCENT
 from gpumon.core.units import age_text, bytes_text, counted
 from gpumon.core.xids import xid_text
-from gpumon.fleet.model import AGE, BUSIEST, IDLE_PERCENT, IDLE_SECONDS, LAST_XID, FleetSnapshot
+from gpumon.fleet.model import AGE, BUSIEST, IDLE_SECONDS, LAST_XID, FleetSnapshot
 from gpumon.fleet.slurm import SlurmJob
 from gpumon.operations.fleet.totals import CLOCK, POWER, USED, UTILIZATION, known_values
 
-HELD_BYTES: Final = float(1 << 30)
-"""A GPU with less used memory is free: drivers and monitors hold some hundred MiB."""
-BUSY_PERCENT: Final = 50.0
-"""From this utilization on, clocks and GPUs of one job are compared."""
 SLOW_CLOCK_SHARE: Final = 0.8
 SLOW_SHARE: Final = 0.5
 """A GPU below this share of its job's median utilization or power is slow."""
@@ -121,7 +118,7 @@ def _clock_findings(snapshot: FleetSnapshot) -> Iterable[FleetFinding]:
         return
     by_model: dict[str, list[int]] = {}
     for position, gpu in enumerate(snapshot.gpus):
-        if utilization[position] >= BUSY_PERCENT and not isnan(clocks[position]):
+        if utilization[position] >= LOADED_PERCENT and not isnan(clocks[position]):
             by_model.setdefault(gpu.model, []).append(position)
     for positions in by_model.values():
         if len(positions) < MIN_COMPARED:
@@ -140,7 +137,7 @@ def _job_findings(
     metrics = ((UTILIZATION, "utilization", "%"), (POWER, "power", " W"))
     for positions in by_job.values():
         median_utilization = _median(snapshot, UTILIZATION, positions)
-        if median_utilization is None or median_utilization < BUSY_PERCENT:
+        if median_utilization is None or median_utilization < LOADED_PERCENT:
             continue
         for metric_id, name, unit in metrics:
             usual = _median(snapshot, metric_id, positions)

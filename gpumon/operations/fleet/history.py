@@ -1,7 +1,6 @@
 """The GPUs of one host over time, from Prometheus: a stream like those of this host and of recordings."""
 
 import re
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +14,7 @@ from gpumon.fleet.exporters import EXPORTERS, is_blank
 from gpumon.fleet.model import FleetError, FleetGpu
 from gpumon.fleet.query import IDENTITY, MIG_LABEL, UUIDS, selector
 from gpumon.fleet.settings import FleetSettings
-from gpumon.streams.base import FrameInbox
+from gpumon.streams.base import ThreadStream
 
 HISTORY_SECONDS: Final = 3600.0
 _MAX_BYTES: Final = 16 << 20
@@ -29,7 +28,7 @@ _Readings = dict[int, dict[str, float]]
 """Readings by the position of the GPU."""
 
 
-class HostHistoryStream:
+class HostHistoryStream(ThreadStream):
     """Frames of a host: the last hour at once, then a frame per interval.
 
     Args:
@@ -41,30 +40,13 @@ class HostHistoryStream:
     def __init__(
         self, settings: FleetSettings, gpus: Sequence[FleetGpu], history_seconds: float = HISTORY_SECONDS
     ) -> None:
-        self.title = gpus[0].host
-        self.inbox = FrameInbox()
+        super().__init__(gpus[0].host, "gpumon-host-history")
         self.keys = tuple(map(device_key, gpus))
         self._settings = settings
         self._gpus = gpus
         self._positions = {key.lower(): position for position, key in enumerate(self.keys)}
         self._history_seconds = history_seconds
         self._step = max(1.0, settings.interval_seconds)
-        self._problem: Problem | None = None
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="gpumon-host-history", daemon=True)
-
-    @property
-    def problem(self) -> Problem | None:
-        """Why the newest values could not be read, or None."""
-        return self._problem
-
-    def start(self) -> None:
-        """Start reading."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop reading; a query in progress is not waited for."""
-        self._closing.set()
 
     def _run(self) -> None:
         newest = self._aligned(time.time() - self._history_seconds)

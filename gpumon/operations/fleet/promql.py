@@ -4,12 +4,11 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final
 
+from gpumon.core.device_use import HELD_BYTES, LOADED_PERCENT
 from gpumon.fleet.exporters import DCGM, EXPORTERS, GPUMON, PODS, Exporter
 from gpumon.fleet.model import IDLE_SECONDS
 from gpumon.fleet.query import MIG_LABEL, idle_query, selector, silent_query, xid_query
 from gpumon.operations.fleet.findings import (
-    BUSY_PERCENT,
-    HELD_BYTES,
     LAGGING_SECONDS,
     SLOW_CLOCK_SHARE,
     SLOW_SHARE,
@@ -68,7 +67,7 @@ def finding_query(
     for exporter in used_exporters(exporters):
         utilization = selector(match, exporter.primary)
         identity = _listed(*exporter.uuids, MIG_LABEL)
-        busy = f"{utilization} >= {BUSY_PERCENT / exporter.metrics[exporter.primary].factor:g}"
+        busy = f"{utilization} >= {LOADED_PERCENT / exporter.metrics[exporter.primary].factor:g}"
         if kind is FindingKind.IDLE:
             name, factor = _source(exporter, USED)
             held = f"{selector(match, name)} >= {HELD_BYTES / factor:.0f}"

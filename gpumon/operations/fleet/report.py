@@ -5,7 +5,8 @@ from functools import cached_property
 from math import isnan
 from typing import NamedTuple
 
-from gpumon.fleet.model import AGE, BUSIEST, IDLE_PERCENT, FleetGpu, FleetSnapshot
+from gpumon.core.device_use import IDLE_PERCENT
+from gpumon.fleet.model import AGE, BUSIEST, FleetGpu, FleetSnapshot
 from gpumon.fleet.slurm import SlurmJob
 from gpumon.operations.fleet.findings import FleetFinding, fleet_findings
 from gpumon.operations.fleet.frames import SSH

@@ -6,9 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from gpumon.core.device_use import IDLE_PERCENT
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.units import bytes_text, counted, duration_text
-from gpumon.fleet.model import AGE, BUSIEST, IDLE_PERCENT, IDLE_SECONDS, FleetSnapshot
+from gpumon.fleet.model import AGE, BUSIEST, IDLE_SECONDS, FleetSnapshot
 from gpumon.fleet.slurm import SlurmJob
 from gpumon.fleet.slurm_accounting import JobAccount
 from gpumon.operations.fleet.frames import SSH, THIS_HOST, HostFrame, frames_snapshot

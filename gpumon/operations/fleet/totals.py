@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from gpumon.fleet.model import IDLE_PERCENT, FleetSnapshot
+from gpumon.core.device_use import IDLE_PERCENT
+from gpumon.fleet.model import FleetSnapshot
 
 UTILIZATION: Final = "utilization_gpu_percent"
 USED: Final = "memory_used_bytes"

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from gpumon.core.device_use import IDLE_PERCENT
 from gpumon.core.problems import Problem
 from gpumon.core.text import safe_text
 from gpumon.fleet.exporters import GPUMON, PODS, Exporter, pod_of
-from gpumon.fleet.model import IDLE_PERCENT, FleetError
+from gpumon.fleet.model import FleetError
 from gpumon.fleet.query import PART, selector
 from gpumon.fleet.settings import FleetSettings
 from gpumon.fleet.slurm import SlurmJob

@@ -1,6 +1,5 @@
 """What is known of the training jobs of this host as files for a bug report, without names, addresses, or secrets."""
 
-import json
 import os
 import platform
 import time
@@ -11,9 +10,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from gpumon.core.json_text import json_document
 from gpumon.core.model import Frame
 from gpumon.core.new_files import PrivateDir
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.ranks import RankEvidence
 from gpumon.core.stacks import StackFrame
 from gpumon.core.text import safe_text
@@ -62,7 +62,7 @@ def dump_jobs(
         opened = PrivateDir.create(folder)
     except OSError as error:
         reason = f"{safe_text(str(folder))} cannot be created: {(error.strerror or str(error)).lower()}."
-        raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason, "Choose a new folder."), ExitCode.USAGE) from None
+        raise CommandError.usage(ProblemCode.NOT_WRITTEN, reason, "Choose a new folder.") from None
     with closing(opened):
         return _dump(opened, frames_seconds, frames)
 
@@ -71,10 +71,10 @@ def _dump(folder: PrivateDir, frames_seconds: float, frames: Sequence[Frame] | N
     sample = sample_jobs(wants_stacks=True)
     redactor = _redactor(sample)
     texts = {
-        "jobs.json": _json(jobs_document(sample.reading.reports, platform.node(), sample.problems)),
+        "jobs.json": json_document(jobs_document(sample.reading.reports, platform.node(), sample.problems)),
         "stacks.txt": "\n".join(_stacks(sample)),
-        "flight_recorder.json": _json(_recordings(sample)),
-        "ras.json": _json({key: _plain(answer) for key, answer in sample.reading.ras.items()}),
+        "flight_recorder.json": json_document(_recordings(sample)),
+        "ras.json": json_document({key: _plain(answer) for key, answer in sample.reading.ras.items()}),
     }
     files = [*texts]
     try:
@@ -82,7 +82,7 @@ def _dump(folder: PrivateDir, frames_seconds: float, frames: Sequence[Frame] | N
             folder.write(name, f"{redactor.text(text)}\n".encode(errors="replace"))
     except OSError as error:
         reason = f"{safe_text(str(folder.path / name))} cannot be written: {(error.strerror or str(error)).lower()}."
-        raise CommandError(Problem(ProblemCode.NOT_WRITTEN, reason), ExitCode.BAD_VERDICT) from None
+        raise CommandError.failure(ProblemCode.NOT_WRITTEN, reason) from None
     with suppress(KeyboardInterrupt):
         files += _record_frames(folder, frames_seconds) if frames is None else _write_frames(folder, frames)
     kinds = [f"{count} x {kind}" for kind, count in sorted(redactor.removed.items())]
@@ -183,7 +183,3 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any record
     if items is not None:
         return {str(name): _plain(item) for name, item in items.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _json(value: Any) -> str:  # noqa: ANN401 - any document
-    return json.dumps(value, indent=1, ensure_ascii=False)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from gpumon.core.model import Device, Frame, Process, ProcessKind
+from gpumon.core.model import Device, Frame, Process
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.operations.program_name import program_name
 from gpumon.operations.training_jobs.report import RankGpu, RankReport, TrainingJobReport, TrainingJobState
@@ -25,7 +25,7 @@ def frame_jobs(frame: Frame) -> tuple[TrainingJobReport, ...]:
     groups: dict[tuple[str, str], dict[int, list[tuple[Device, Process]]]] = {}
     for device in frame.devices:
         for process in device.processes or ():
-            if process.command is not None and process.kinds != (ProcessKind.GRAPHICS,):
+            if process.command is not None and process.computes:
                 processes = groups.setdefault((process.user or "", process.command), {})
                 processes.setdefault(process.pid, []).append((device, process))
     reports = (_report(user, command, list(processes.values())) for (user, command), processes in groups.items())

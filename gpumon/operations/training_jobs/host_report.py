@@ -1,12 +1,11 @@
 """Makes the report on a training job of this host from its processes and from what is known of its ranks."""
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gpumon.core.collectives import FlightRecording, RecordedCollective
-from gpumon.core.model import Device, Frame, Process, ProcessKind
+from gpumon.core.model import Device, Frame, Process
 from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
 from gpumon.core.units import counted
 from gpumon.distributed.environment import RankVariables
@@ -43,7 +42,7 @@ def workers_of(frame: Frame | None, probes: Mapping[int, Probe]) -> Workers:
         process.pid: RankVariables()
         for device in (() if frame is None else frame.devices)
         for process in device.processes or ()
-        if process.start_ticks is not None and process.kinds != (ProcessKind.GRAPHICS,)
+        if process.start_ticks is not None and process.computes
     }
     for pid, probe in probes.items():
         if probe.connected:
@@ -219,13 +218,3 @@ def last_collective(recording: FlightRecording | None) -> RecordedCollective | N
     if recording is None or not recording.collectives:
         return None
     return max(recording.collectives, key=lambda entry: (entry.created_seconds or 0.0, entry.sequence))
-
-
-def boot_age_seconds(start_ticks: int, ticks_per_second: int) -> float:
-    """The age of a process.
-
-    Args:
-        start_ticks: Its start time in clock ticks since boot.
-        ticks_per_second: Clock ticks per second.
-    """
-    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - start_ticks / ticks_per_second)

@@ -1,6 +1,5 @@
 """Watches the training jobs of this host: which there are, what their ranks do, and whether they hang."""
 
-import os
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpumon.core.model import Device, Frame
+from gpumon.core.procfs import age_seconds
 from gpumon.core.ranks import GpuSignature, RankEvidence
 from gpumon.distributed.grouping import JobScanner
 from gpumon.distributed.model import TrainingJob
@@ -16,12 +16,11 @@ from gpumon.distributed.process_facts import MAX_READS
 from gpumon.distributed.ras_poller import MIN_LISTENING_SECONDS, POLL_SECONDS, RasAnswer, RasPoller
 from gpumon.operations.hangs import HangWatch
 from gpumon.operations.rank_watch import QUIET_SECONDS, Ask
-from gpumon.operations.training_jobs.host_report import JobInputs, boot_age_seconds, job_report, workers_of
+from gpumon.operations.training_jobs.host_report import JobInputs, job_report, workers_of
 from gpumon.operations.training_jobs.ras_ranks import remote_ranks, with_ras
 from gpumon.operations.training_jobs.report import TrainingJobReport
 from gpumon.probe.messages import Answer, Probe
 
-_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _MAX_ANSWERS: Final = 4096
 _ECC: Final = "ecc_uncorrected_volatile_count"
 
@@ -100,7 +99,7 @@ class JobWatcher:
         reports, evidence = [], {}
         for job in jobs:
             known = evidence[job.key] = self._hangs.evidence(job.key)
-            age = boot_age_seconds(job.start_ticks, _TICKS_PER_SECOND) if job.ranks else None
+            age = max(0.0, age_seconds(job.start_ticks)) if job.ranks else None
             answer = ras.get(job.key)
             nccl = None if answer is None else answer.report
             verdict = with_ras(job, verdicts[job.key], nccl, _stalled_seconds(known, now), known)

@@ -115,14 +115,14 @@ class ProbeSource(Protocol):
         """Send a request; returns the number of its answer."""
 
 
-_NOBODY: Final = Listener()
+NO_LISTENER: Final = Listener()
 
 
 def examine(
     pid: int,
     watcher: ProbeSource,
     seconds: float | None = None,
-    listener: Listener = _NOBODY,
+    listener: Listener = NO_LISTENER,
 ) -> WhyReport:
     """Observe a process and judge why its steps take as long as they do. Nothing in the process changes.
 

@@ -8,20 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from gpumon.core.procfs import ProcessStat, ThreadTimes, find_command, read_stat
 from gpumon.core.stacks import ThreadStack
-from gpumon.core.text import safe_bytes
 from gpumon.distributed.environment import read_environment
 from gpumon.insight.bottlenecks.causes.settings import DEBUG_SETTINGS
 from gpumon.insight.bottlenecks.slowness_evidence import HostEvidence
 from gpumon.operations.why.proc_times import (
-    ProcessTimes,
     Quota,
-    ThreadTimes,
     allowed_cores,
     descendants,
     host_busy_seconds,
     read_main_thread,
-    read_process,
     read_processes,
     read_quota,
     read_threads,
@@ -42,7 +39,7 @@ class _Moment(NamedTuple):
     """Everything that is counted, at one moment."""
 
     monotonic: float
-    processes: dict[int, ProcessTimes]
+    processes: dict[int, ProcessStat]
     threads: dict[int, ThreadTimes]
     busy_seconds: float | None
     quota: Quota | None
@@ -71,11 +68,11 @@ class HostObserver:
 
     def poll(self) -> None:
         """Look at the states of the main thread and of the workers; to be called several times a second."""
-        with suppress(OSError, ValueError, IndexError):
-            self._states[read_process(self._folder / "task" / str(self._pid)).state] += 1
+        with suppress(OSError):
+            self._states[read_stat(self._folder / "task" / str(self._pid)).state] += 1
         for worker in self._workers:
-            with suppress(OSError, ValueError, IndexError):
-                self._worker_states[read_process(self._proc / str(worker)).state] += 1
+            with suppress(OSError):
+                self._worker_states[read_stat(self._proc / str(worker)).state] += 1
 
     def add_stacks(self, threads: Sequence[ThreadStack]) -> None:
         """Take the stacks of all threads at one moment."""
@@ -101,7 +98,7 @@ class HostObserver:
         workers = self._find_workers(end.processes) or self._workers
         own = end.processes.get(self._pid)
         before = begin.processes.get(self._pid)
-        ended = 0.0 if own is None or before is None else (own.ended_seconds - before.ended_seconds) / seconds
+        ended = 0.0 if own is None or before is None else (own.ended_cpu_seconds - before.ended_cpu_seconds) / seconds
         busy = None if begin.busy_seconds is None or end.busy_seconds is None else end.busy_seconds - begin.busy_seconds
         environment, _ = read_environment(self._folder)
         affinity = allowed_cores(self._folder)
@@ -120,7 +117,7 @@ class HostObserver:
             threads_count=len(end.threads) or None,
             quota_throttled_share=_throttled(begin.quota, end.quota),
             disk_wait_share=_share_of_state(self._states, "D"),
-            major_faults_count=None if own is None or before is None else own.faults - before.faults,
+            major_faults_count=None if own is None or before is None else own.major_faults - before.major_faults,
             workers_count=len(workers),
             workers_cpu_cores=sum(cores.get(pid, 0.0) for pid in workers) + ended if workers else None,
             workers_queued_share=self._queued_share(workers),
@@ -139,12 +136,12 @@ class HostObserver:
             read_quota(self._folder),
         )
 
-    def _find_workers(self, processes: Mapping[int, ProcessTimes]) -> tuple[int, ...]:
+    def _find_workers(self, processes: Mapping[int, ProcessStat]) -> tuple[int, ...]:
         """The children that are workers of a DataLoader: forks of the process, or started by multiprocessing."""
-        own = self._command(self._pid)
+        own = find_command(self._proc / str(self._pid)).strip()
         workers = []
         for pid in sorted(descendants(self._pid, processes))[:_MAX_WORKERS]:
-            command = self._command(pid)
+            command = find_command(self._proc / str(pid)).strip()
             is_spawned = "multiprocessing.spawn" in command or "multiprocessing.forkserver" in command
             if own and (command == own or (is_spawned and "spawn_main" in command)):
                 workers.append(pid)
@@ -164,14 +161,8 @@ class HostObserver:
             ready += times.cpu_seconds - before.cpu_seconds + times.queued_seconds - before.queued_seconds
         return queued / ready if ready > 0 else None
 
-    def _command(self, pid: int) -> str:
-        try:
-            return safe_bytes((self._proc / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ")).strip()
-        except OSError:
-            return ""
-
     def _others(
-        self, cores: Mapping[int, float], family: set[int], processes: Mapping[int, ProcessTimes]
+        self, cores: Mapping[int, float], family: set[int], processes: Mapping[int, ProcessStat]
     ) -> tuple[tuple[str, float], ...]:
         """The processes outside of this one and of gpumon that use the most CPU, with their cores."""
         own = os.getpid()
@@ -182,8 +173,8 @@ class HostObserver:
         )[:_MAX_OTHERS]
         return tuple((self._name(pid, processes), used) for used, pid in busiest)
 
-    def _name(self, pid: int, processes: Mapping[int, ProcessTimes]) -> str:
-        command = self._command(pid)[:_COMMAND_LENGTH] or processes[pid].name
+    def _name(self, pid: int, processes: Mapping[int, ProcessStat]) -> str:
+        command = find_command(self._proc / str(pid)).strip()[:_COMMAND_LENGTH] or processes[pid].name
         return f"{command} (PID {pid})"
 
     def _python_threads(self, others: Mapping[int, ThreadTimes], seconds: float) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from gpumon.core.inbox import Inbox
 from gpumon.core.problems import CommandError, Problem
+from gpumon.core.procfs import find_stat
 from gpumon.distributed.environment import read_environment
 from gpumon.insight.bottlenecks.causes.other_ranks import find_straggler
 from gpumon.insight.bottlenecks.slowness_evidence import Straggler
@@ -82,7 +83,9 @@ def ranks_of(pid: int, watcher: ProbeWatcher) -> tuple[int, ...]:
         or (name and probe.process.world_size == own.process.world_size and _job_name(probe.pid) == name)
     ]
     pids = {probe.pid for probe in members}
-    ranks = [probe for probe in members if probe.pid == pid or _parent(probe.pid) not in pids]
+    stats = {probe.pid: find_stat(f"/proc/{probe.pid}") for probe in members}
+    children = {child for child, stat in stats.items() if stat is not None and stat.parent in pids}
+    ranks = [probe for probe in members if probe.pid == pid or probe.pid not in children]
     return tuple(probe.pid for probe in sorted(ranks, key=lambda probe: probe.process.rank or 0))[:_MAX_RANKS]
 
 
@@ -143,13 +146,6 @@ def compared(reports: tuple[WhyReport, ...], problems: Mapping[int, Problem]) ->
 def _with_straggler(report: WhyReport, straggler: Straggler) -> WhyReport:
     evidence = replace(report.evidence, straggler=straggler)
     return replace(report, evidence=evidence, verdict=judge_run(evidence))
-
-
-def _parent(pid: int) -> int | None:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
 
 
 def _job_name(pid: int) -> tuple[str, ...]:

@@ -8,7 +8,14 @@ from gpumon.core.problems import CommandError
 from gpumon.insight.bottlenecks.slowness_verdict import judge_run
 from gpumon.insight.bottlenecks.traced_account import traced_evidence
 from gpumon.operations.record_trace import record_traces
-from gpumon.operations.why.examination import TRACE, ExaminationProgress, Listener, WhyReport
+from gpumon.operations.why.examination import (
+    NO_LISTENER,
+    TRACE,
+    ExaminationProgress,
+    Listener,
+    WhyReport,
+    examine,
+)
 from gpumon.probe.client import ProbeWatcher
 from gpumon.traces import reader
 from gpumon.traces.model import Trace
@@ -23,6 +30,29 @@ _LIMIT_MILLISECONDS: Final = 10_000
 _AFTERWARDS: Final = (
     "After a trace, launches take longer in this process until it ends: CUPTI stays attached. --no-trace avoids it."
 )
+
+
+def examine_process(
+    pid: int, seconds: float | None = None, listener: Listener = NO_LISTENER, *, has_trace: bool
+) -> WhyReport:
+    """Examine why a training run is slow, through its probe.
+
+    Args:
+        pid: The process.
+        seconds: How long to observe it; None for 12 seconds, or longer where steps take long.
+        listener: Follows the examination.
+        has_trace: Whether to record a trace as well, if the process uses a GPU; launches stay slower afterwards.
+
+    Raises:
+        CommandError: There is no such process, no probe, or no step.
+    """
+    watcher = ProbeWatcher()
+    watcher.start()
+    try:
+        report = examine(pid, watcher, seconds, listener)
+        return with_trace(report, watcher, listener) if has_trace and report.device is not None else report
+    finally:
+        watcher.close()
 
 
 def with_trace(report: WhyReport, watcher: ProbeWatcher, listener: Listener) -> WhyReport:

@@ -5,7 +5,7 @@ the two differ. The form and a label distinguish the series, never the color alo
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -173,10 +173,12 @@ def _draw(series: PlotSeries, top: float, cells: list[list[int]], roles: list[li
     """Draws a series over what has been drawn."""
     height, width = len(cells), len(cells[0])
     is_area, role = series.form is Form.AREA, series.role
-    columns = _COLUMN_DOTS[series.form]
+    halves, mean = _HALVES[series.form], None
     values = series.values[-width:]
     levels = _levels(values, top, _DOTS_DOWN * height)
-    for column, (left, right) in enumerate(columns(levels), width - len(values)):
+    for column, level in enumerate(levels, width - len(values)):
+        left, right = (0, 0) if level is None else halves(mean, level)
+        mean = None if level is None else level[1]
         for shift in range(0, (left | right).bit_length(), _DOTS_DOWN):
             row = -1 - shift // _DOTS_DOWN
             dots = _LEFT[left >> shift & 15] | _RIGHT[right >> shift & 15]
@@ -210,44 +212,36 @@ def _level(value: float, factor: float, dots: int) -> int:
     return max(1, min(dots, round(value * factor)))
 
 
-def _area_dots(levels: Iterator[Levels | None]) -> Iterator[tuple[int, int]]:
-    """The dots of the left and the right half of each column, as numbers whose lowest bit is the bottom dot."""
-    before: int | None = None
-    for column in levels:
-        if column is None:
-            before = None
-            yield 0, 0
-            continue
-        _, mean, high = column
-        between = mean if before is None else (before + mean) // 2
-        yield (1 << max(between, high if high > mean else 0)) - 1, (1 << mean) - 1
-        before = mean
+Halves = Callable[[int | None, Levels], tuple[int, int]]
+"""The dots of the left and the right half of a column, as numbers whose lowest bit is the bottom dot.
+
+The arguments are the mean of the column before, None after a gap, and the column.
+"""
 
 
-def _line_dots(levels: Iterator[Levels | None]) -> Iterator[tuple[int, int]]:
-    """The dots of a line: the left half goes half the way from the column before, the right half the other half."""
-    before: int | None = None
-    for column in levels:
-        if column is None:
-            before = None
-            yield 0, 0
-            continue
-        low, mean, high = column
-        start = mean if before is None else before
-        between = (start + mean) // 2
-        left, right = _range_dots(start, between), _range_dots(between, mean)
-        if low != high:
-            left |= _range_dots(low, high)
-        yield left, right
-        before = mean
+def _area_halves(before: int | None, column: Levels) -> tuple[int, int]:
+    """A filled column."""
+    _, mean, high = column
+    between = mean if before is None else (before + mean) // 2
+    return (1 << max(between, high if high > mean else 0)) - 1, (1 << mean) - 1
 
 
-def _dotted_dots(levels: Iterator[Levels | None]) -> Iterator[tuple[int, int]]:
-    """Every other dot of a line, in the left half of each column."""
-    return (((left | right) & _EVERY_OTHER_DOT or left, 0) for left, right in _line_dots(levels))
+def _line_halves(before: int | None, column: Levels) -> tuple[int, int]:
+    """A line: the left half goes half the way from the column before, the right half the other half."""
+    low, mean, high = column
+    start = mean if before is None else before
+    between = (start + mean) // 2
+    left, right = _range_dots(start, between), _range_dots(between, mean)
+    return left | _range_dots(low, high) if low != high else left, right
 
 
-_COLUMN_DOTS: Final = {Form.AREA: _area_dots, Form.LINE: _line_dots, Form.DOTTED: _dotted_dots}
+def _dotted_halves(before: int | None, column: Levels) -> tuple[int, int]:
+    """Every other dot of a line, in the left half."""
+    left, right = _line_halves(before, column)
+    return (left | right) & _EVERY_OTHER_DOT or left, 0
+
+
+_HALVES: Final[dict[Form, Halves]] = {Form.AREA: _area_halves, Form.LINE: _line_halves, Form.DOTTED: _dotted_halves}
 
 
 def _range_dots(one: int, other: int) -> int:

@@ -3,10 +3,18 @@
 import time
 from collections.abc import Iterator, Sequence
 
-from gpumon.core.units import MISSING, age_text, bytes_text, counted, duration_text
+from gpumon.core.units import (
+    MISSING,
+    age_text,
+    bytes_text,
+    counted,
+    duration_text,
+    local_time_text,
+    percent_text,
+    power_text,
+)
 from gpumon.fleet.slurm_accounting import JobAccount
 from gpumon.operations.fleet.scheduler_job import JobGpu, JobReport
-from gpumon.present.fleet_tables import power_text
 from gpumon.present.paint.cell_table import CellColumn, cell_table, fitting_columns
 from gpumon.present.paint.line import plain
 from gpumon.present.paint.table import Align
@@ -27,7 +35,7 @@ def job_lines(report: JobReport, width: int, now: float | None = None) -> list[s
         seconds = max(0.0, (time.time() if now is None else now) - job.start_seconds)
         if report.account is not None:
             seconds = report.account.elapsed_seconds or 0.0
-        started = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.start_seconds))
+        started = local_time_text(job.start_seconds, "%Y-%m-%d %H:%M")
         lines.append(f"Since {started}, for {duration_text(seconds)}, on {counted(len(job.hosts), 'host')}")
     numbers = (job.requested_gpus, report.allocated, report.used if report.is_use_known else None)
     requested, allocated, used = (MISSING if number is None else str(number) for number in numbers)
@@ -47,11 +55,11 @@ def _account_lines(account: JobAccount) -> Iterator[str]:
     seconds = (account.cpus or 0) * (account.elapsed_seconds or 0.0)
     share = None if account.cpu_seconds is None or not seconds else 100 * account.cpu_seconds / seconds
     cpus = MISSING if account.cpus is None else str(account.cpus)
-    yield f"CPUs: {cpus} allocated, {_percent_text(share)} of their time used"
+    yield f"CPUs: {cpus} allocated, {percent_text(share)} of their time used"
     if account.limit_seconds is not None:
         yield f"Time limit: {duration_text(account.limit_seconds)}"
     if account.gpu_memory_bytes is not None or account.gpu_percent is not None:
-        memory, percent = bytes_text(account.gpu_memory_bytes), _percent_text(account.gpu_percent)
+        memory, percent = bytes_text(account.gpu_memory_bytes), percent_text(account.gpu_percent)
         yield f"GPU use at most by one task: {memory}, {percent}"
 
 
@@ -59,7 +67,7 @@ def _table(gpus: Sequence[JobGpu], width: int) -> list[str]:
     columns = [
         CellColumn(["Host"], [gpu.host for gpu in gpus], 0),
         CellColumn(["GPU"], [str(gpu.gpu) for gpu in gpus], 0, Align.RIGHT),
-        CellColumn(["Util"], [_percent_text(gpu.utilization_percent) for gpu in gpus], 0, Align.RIGHT),
+        CellColumn(["Util"], [percent_text(gpu.utilization_percent) for gpu in gpus], 0, Align.RIGHT),
         CellColumn(["Memory"], [bytes_text(gpu.used_bytes) for gpu in gpus], 1, Align.RIGHT),
         CellColumn(["Total"], [bytes_text(gpu.total_bytes) for gpu in gpus], 4, Align.RIGHT),
         CellColumn(["Power"], [power_text(gpu.power_watts) for gpu in gpus], 2, Align.RIGHT),
@@ -67,10 +75,6 @@ def _table(gpus: Sequence[JobGpu], width: int) -> list[str]:
         CellColumn(["Use"], [_use_text(gpu) for gpu in gpus], 1),
     ]
     return [plain(row).rstrip() for row in cell_table(fitting_columns(columns, width))]
-
-
-def _percent_text(percent: float | None) -> str:
-    return MISSING if percent is None else f"{percent:.0f}%"
 
 
 def _use_text(gpu: JobGpu) -> str:

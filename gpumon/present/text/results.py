@@ -1,10 +1,10 @@
 """The output of ``gpumon results``: the newest result of each kind, or the history of one workload with plots."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-from gpumon.core.units import MISSING, counted
+from gpumon.core.units import MISSING, counted, local_time_text
+from gpumon.core.workload_metrics import Better, Measurement, WorkloadMetric, label_text
 from gpumon.operations.results import ComparedResult, ResultGroup, SavedResult
 from gpumon.operations.workload import MetricChange
 from gpumon.present.paint.cell_table import CellColumn, cell_table, fitting_columns, value_column
@@ -12,10 +12,9 @@ from gpumon.present.paint.line import clipped, plain
 from gpumon.present.paint.plot import MAX_CURVES, AxisTick, Curve
 from gpumon.present.paint.table import Align
 from gpumon.present.run_plots import MIN_WIDTH, comparison_lines, plotted
-from gpumon.present.run_series import Compared, Comparison, number_of
-from gpumon.present.workload_text import change_text, label_text, measurement_text, parameter_text
+from gpumon.present.run_series import Compared, Comparison, is_drawable
+from gpumon.present.workload_text import change_text, parameter_text
 from gpumon.workload_runs.parameters import Value
-from gpumon.workload_runs.protocol import metric_key
 
 _MAX_METRICS: Final = 3
 """Metrics of a history; the first is the one that matters."""
@@ -93,7 +92,7 @@ def _history_columns(group: ResultGroup) -> list[CellColumn]:
         CellColumn(["Verdict"], [result.verdict for result in results], 1),
     ]
     for rank, key in enumerate(_main_keys(group)):
-        values = [_value_text(_metric(result, key)) for result in results]
+        values = [_value_text(_measurement(result, key)) for result in results]
         columns.append(value_column(_key_text(key), values, 1 if not rank else 5))
         if not rank:
             changes = [_change_of(item.changes, key) for item in shown]
@@ -105,29 +104,29 @@ def _history_columns(group: ResultGroup) -> list[CellColumn]:
 
 def _hosts_lines(group: ResultGroup, key: _MetricKey, plot_width: int) -> list[str]:
     """The newest value of each host, if there are several, as a sentence and as bars."""
-    newest: dict[str, Compared] = {}
-    unit = ""
+    newest: dict[str, Measurement] = {}
     for item in group.results:
-        metric = _metric(item.result, key)
-        value = None if metric is None else number_of(metric)
-        if item.result.host is not None and metric is not None and value is not None:
-            newest.setdefault(item.result.host, Compared(item.result.host, value, None))
-            unit = unit or str(metric["unit"])
+        measured = _measurement(item.result, key)
+        if item.result.host is not None and measured is not None and is_drawable(measured.value):
+            newest.setdefault(item.result.host, measured)
     if len(newest) < 2:
         return []
-    hosts = list(newest.values())
-    best = max(compared.value for compared in hosts)
-    texts = [f"{host.name} {measurement_text(host.value, unit)} ({_against(host.value, best)})" for host in hosts]
+    metric = next(iter(newest.values())).metric
+    hosts = [Compared(host, float(measured.value), None) for host, measured in newest.items()]
+    is_lowest = metric.better is Better.LOWER
+    best = (min if is_lowest else max)(compared.value for compared in hosts)
+    word = "lowest" if is_lowest else "highest"
+    texts = [
+        f"{host.name} {metric.text(host.value)} "
+        f"({word if host.value == best else change_text(host.value / best - 1 if best else None)})"
+        for host in hosts
+    ]
     lines = ["", f"{_key_text(key)}, newest of each host: {', '.join(texts)}."]
     if plot_width >= MIN_WIDTH:
-        comparison = Comparison(_key_text(key), unit, hosts)
+        comparison = Comparison(_key_text(key), metric, hosts)
         bars = comparison_lines(comparison, min(plot_width, _MAX_PLOT_WIDTH))
         lines += ["", *(plain(row).rstrip() for row in bars)]
     return lines
-
-
-def _against(value: float, highest: float) -> str:
-    return "highest" if value == highest else change_text(value / highest - 1 if highest else None)
 
 
 def _plot_texts(group: ResultGroup, key: _MetricKey, width: int) -> list[str]:
@@ -136,14 +135,13 @@ def _plot_texts(group: ResultGroup, key: _MetricKey, width: int) -> list[str]:
         return []
     has_several_gpus = _has_several_gpus(group)
     points: dict[str, list[tuple[float, float]]] = {}
-    unit = ""
+    metric = WorkloadMetric(key[0])
     for item in reversed(group.results):
-        metric = _metric(item.result, key)
-        value = None if metric is None else number_of(metric)
-        if metric is not None and value is not None:
+        measured = _measurement(item.result, key)
+        if measured is not None and is_drawable(measured.value):
             name = _curve_name(item.result, has_several_gpus=has_several_gpus)
-            points.setdefault(name, []).append((item.result.time_seconds, value))
-            unit = str(metric["unit"])
+            points.setdefault(name, []).append((item.result.time_seconds, float(measured.value)))
+            metric = measured.metric
     chosen = dict(list(points.items())[:MAX_CURVES])
     times = [seconds for curve in chosen.values() for seconds, _ in curve]
     if len(set(times)) < 2:
@@ -157,8 +155,8 @@ def _plot_texts(group: ResultGroup, key: _MetricKey, width: int) -> list[str]:
         AxisTick(share * (end - start), _moment_text(start + share * (end - start), end - start))
         for share in (0, 0.5, 1)
     ]
-    title = f"{_key_text(key)}, {unit}"
-    drawn = plotted(curves, unit, ticks, min(width, _MAX_PLOT_WIDTH), title=title, from_zero=False)
+    title = f"{_key_text(key)}, {metric.unit}"
+    drawn = plotted(curves, metric, ticks, min(width, _MAX_PLOT_WIDTH), title=title, from_zero=False)
     return ["", *(plain(row).rstrip() for row in drawn)]
 
 
@@ -180,13 +178,13 @@ def _gpu_text(result: SavedResult) -> str:
 
 def _main_keys(group: ResultGroup) -> list[_MetricKey]:
     """The metrics that matter: the first of the newest result, the same for its other cases, then the next ones."""
-    metrics = next((item.result.metrics for item in group.results if item.result.metrics), ())
-    keys = list(dict.fromkeys(metric_key(metric) for metric in metrics))
+    measured = next((item.result.measurements for item in group.results if item.result.measurements), ())
+    keys = list(dict.fromkeys(item.key for item in measured))
     return sorted(keys, key=lambda key: key[0] != keys[0][0])[:_MAX_METRICS]
 
 
-def _metric(result: SavedResult, key: _MetricKey) -> Mapping[str, Any] | None:
-    return next((metric for metric in result.metrics if metric_key(metric) == key), None)
+def _measurement(result: SavedResult, key: _MetricKey) -> Measurement | None:
+    return next((item for item in result.measurements if item.key == key), None)
 
 
 def _key_text(key: _MetricKey) -> str:
@@ -194,27 +192,27 @@ def _key_text(key: _MetricKey) -> str:
     return f"{label_text(name)}, {case}" if case else label_text(name)
 
 
-def _value_text(metric: Mapping[str, Any] | None) -> str:
-    return MISSING if metric is None else measurement_text(metric["value"], str(metric["unit"]))
+def _value_text(measured: Measurement | None) -> str:
+    return MISSING if measured is None else measured.text
 
 
-def _main(result: SavedResult) -> Mapping[str, Any] | None:
-    """The metric that matters: the first one."""
-    return next(iter(result.metrics), None)
+def _main(result: SavedResult) -> Measurement | None:
+    """The measurement that matters: the first one."""
+    return next(iter(result.measurements), None)
 
 
 def _main_name(result: SavedResult) -> str:
     main = _main(result)
-    return MISSING if main is None else _key_text(metric_key(main))
+    return MISSING if main is None else _key_text(main.key)
 
 
 def _main_change(item: ComparedResult) -> str:
     main = _main(item.result)
-    return "" if main is None else _change_of(item.changes, metric_key(main))
+    return "" if main is None else _change_of(item.changes, main.key)
 
 
 def _change_of(changes: Iterable[MetricChange], key: _MetricKey) -> str:
-    return next((change_text(change.share) for change in changes if (change.name, change.case) == key), "")
+    return next((change_text(change.share) for change in changes if change.key == key), "")
 
 
 def _hosts_text(group: ResultGroup) -> str:
@@ -231,18 +229,11 @@ def _parameter_text(value: Value | None) -> str:
 
 
 def _time_text(seconds: float) -> str:
-    return _formatted(seconds, "%Y-%m-%d %H:%M")
+    return local_time_text(seconds, "%Y-%m-%d %H:%M")
 
 
 def _moment_text(seconds: float, extent: float) -> str:
     """A moment on an axis over ``extent`` seconds."""
     if extent < _DAY_SECONDS:
-        return _formatted(seconds, "%H:%M:%S" if extent < _HOUR_SECONDS else "%H:%M")
-    return _formatted(seconds, "%b %d" if extent < _YEAR_SECONDS else "%Y-%m-%d")
-
-
-def _formatted(seconds: float, pattern: str) -> str:
-    try:
-        return datetime.fromtimestamp(seconds).astimezone().strftime(pattern)
-    except (ValueError, OverflowError, OSError):  # the user may have edited the file
-        return MISSING
+        return local_time_text(seconds, "%H:%M:%S" if extent < _HOUR_SECONDS else "%H:%M")
+    return local_time_text(seconds, "%b %d" if extent < _YEAR_SECONDS else "%Y-%m-%d")

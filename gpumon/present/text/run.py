@@ -3,15 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from gpumon.core.units import age_text, bytes_text, short_time_text
+from gpumon.core.metrics import Unit
+from gpumon.core.units import age_text, bytes_text, power_text, short_time_text, value_text
+from gpumon.core.workload_metrics import Measurement
 from gpumon.operations.other_processes import OtherProcess
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.case_table import case_lines, without_cases
 from gpumon.present.paint.bar import progress_bar
 from gpumon.present.paint.line import plain
 from gpumon.present.run_plots import plot_lines
-from gpumon.present.workload_text import change_text, measurement_text, resources_text, share_of_limit, share_text
-from gpumon.workload_runs.protocol import VerdictKind, metric_key
+from gpumon.present.workload_text import change_text, resources_text, share_text
+from gpumon.workload_runs.protocol import VerdictKind
 
 _BAR_WIDTH: Final = 24
 _MAX_LISTED: Final = 3
@@ -38,14 +40,14 @@ def progress_text(run: WorkloadRun, now: float) -> str:
         remaining = state.remaining_seconds(now)
         if remaining is not None:
             parts.append(f"{age_text(remaining)} left")
-    for name, samples in list(state.metrics.items())[-1:]:
-        parts.append(f"{name} {measurement_text(samples[-1].value, state.units[name])}")
+    for metric, samples in list(state.metrics.items())[-1:]:
+        parts.append(f"{metric.name} {metric.text(samples[-1].value)}")
     if run.samples:
         sample = run.samples[-1]
         if sample.power_watts is not None:
-            parts.append(f"{sample.power_watts:.0f} W")
+            parts.append(power_text(sample.power_watts))
         if sample.clock_hertz is not None:
-            parts.append(f"{sample.clock_hertz / 1e6:.0f} MHz")
+            parts.append(value_text(sample.clock_hertz, Unit.HERTZ))
     return "  ".join(parts)
 
 
@@ -93,10 +95,8 @@ def result_lines(run: WorkloadRun, plot_width: int = 0, table_width: int = 0) ->
     lines += [*cases, ""] if cases else []
     single = without_cases(result.measurements)
     if single:
-        changes = {(change.name, change.case): change.share for change in run.changes}
-        lines += [
-            *_table_lines([_HEADINGS, *(_metric_row(metric, changes.get(metric_key(metric))) for metric in single)])
-        ]
+        changes = {change.key: change.share for change in run.changes}
+        lines += [*_table_lines([_HEADINGS, *(_metric_row(item, changes.get(item.key)) for item in single)])]
         lines.append("")
     plots = [plain(row).rstrip() for row in plot_lines(run, plot_width)[1:]]  # the first line is empty
     lines += [*plots, ""] if plots else []
@@ -146,14 +146,14 @@ def _resources_sentence(run: WorkloadRun) -> str:
     return f"Maximum use: {resources_text(plan)}{free_text}."
 
 
-def _metric_row(metric: Mapping[str, Any], change: float | None) -> tuple[str, ...]:
-    limit = metric.get("limit")
+def _metric_row(item: Measurement, change: float | None) -> tuple[str, ...]:
+    limit = item.limit
     return (
-        str(metric["name"]),
-        measurement_text(metric["value"], str(metric["unit"])),
-        f"{measurement_text(limit)} ({metric['limit_source']})" if limit else "",
-        share_text(share_of_limit(metric)) if limit else "",
-        str(metric["repetitions"]),
+        item.metric.name,
+        item.text,
+        f"{item.metric.text(limit, has_unit=False)} ({item.limit_source})" if limit else "",
+        share_text(item.share_of_limit) if limit else "",
+        str(item.repetitions),
         change_text(change),
     )
 

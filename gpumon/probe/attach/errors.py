@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Final
 
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.text import safe_text
-from gpumon.probe.attach.target import Target, missing
+from gpumon.probe.attach.target import Target
 
 MIN_VERSION: Final = (3, 14)
 """The first Python with `sys.remote_exec`."""
@@ -32,7 +32,7 @@ def too_old(target: Target, version: tuple[int, ...]) -> CommandError:
         target: The process.
         version: Major, minor and, if known, micro version.
     """
-    return missing(
+    return CommandError.missing(
         ProblemCode.NOT_SUPPORTED,
         f"{target} runs Python {_dotted(version)}. Loading the probe into a running process requires Python "
         f"{_dotted(MIN_VERSION)} or later.",
@@ -42,7 +42,7 @@ def too_old(target: Target, version: tuple[int, ...]) -> CommandError:
 
 def other_file_system(target: Target) -> CommandError:
     """The process has another root file system."""
-    return missing(
+    return CommandError.missing(
         ProblemCode.NOT_SUPPORTED,
         f"{target} runs in another file system, such as a container. gpumon does not run its {_program(target)} here.",
         f"Run `gpumon attach {target.own_pid}` inside its container, where gpumon must be installed: use docker exec, "
@@ -52,7 +52,7 @@ def other_file_system(target: Target) -> CommandError:
 
 def no_temporary_folder(error: OSError) -> CommandError:
     """The folder for the script cannot be created."""
-    return missing(
+    return CommandError.missing(
         ProblemCode.NOT_WRITTEN,
         f"gpumon cannot create its temporary folder: {safe_text(error.strerror or str(error), 200)}.",
         "Set TMPDIR to a writable folder.",
@@ -61,7 +61,7 @@ def no_temporary_folder(error: OSError) -> CommandError:
 
 def other_temporary_folder(target: Target, folder: Path) -> CommandError:
     """The process does not see the folder for the script."""
-    return missing(
+    return CommandError.missing(
         ProblemCode.NOT_SUPPORTED,
         f"{target} does not see gpumon's temporary folder in {safe_text(str(folder), 200)}. It may be a service with a "
         "private /tmp.",
@@ -72,7 +72,7 @@ def other_temporary_folder(target: Target, folder: Path) -> CommandError:
 def no_interpreter(target: Target) -> CommandError:
     """The process is a program that embeds Python, and gpumon runs another version of Python."""
     version = _dotted(target.named_version or ())
-    return missing(
+    return CommandError.missing(
         ProblemCode.NOT_FOUND,
         f"{target} is a program that embeds Python {version}. gpumon needs a Python {version} interpreter to load the "
         "probe into it.",
@@ -91,7 +91,7 @@ def cannot_run(target: Target, output: str) -> CommandError:
         reason = f"The Python interpreter of {target.name} was replaced or removed since it started"
     else:
         reason = f"gpumon cannot run {_program(target)}, the Python interpreter of {target.name}"
-    return missing(ProblemCode.NOT_SUPPORTED, _with_detail(reason, output), _ALTERNATIVES)
+    return CommandError.missing(ProblemCode.NOT_SUPPORTED, _with_detail(reason, output), _ALTERNATIVES)
 
 
 def not_accepted(target: Target, errors: tuple[str, ...], *, is_forbidden: bool) -> CommandError:
@@ -107,28 +107,28 @@ def not_accepted(target: Target, errors: tuple[str, ...], *, is_forbidden: bool)
     if is_forbidden:
         return _forbidden(target)
     if "not enabled" in errors[0]:
-        return missing(
+        return CommandError.missing(
             ProblemCode.NOT_SUPPORTED,
             f"{target} does not allow remote debugging: {_disabled_by(target)}.",
             _ALTERNATIVES,
         )
     replaced = ", whose Python interpreter was replaced or removed since it started" if target.is_replaced else ""
     detail = ", from ".join(dict.fromkeys((errors[0], errors[-1])))
-    return missing(
+    return CommandError.missing(
         ProblemCode.UNKNOWN, _with_detail(f"gpumon cannot reach {target.name}{replaced}", detail), _ALTERNATIVES
     )
 
 
 def failed(target: Target, reason: str) -> CommandError:
     """The probe raised an exception when it started."""
-    return missing(
+    return CommandError.missing(
         ProblemCode.UNKNOWN, _with_detail(f"The probe could not start in {target.name}", reason), _ALTERNATIVES
     )
 
 
 def disabled(target: Target) -> CommandError:
     """The environment of the process disables the probe."""
-    return missing(
+    return CommandError.missing(
         ProblemCode.NOT_SUPPORTED,
         f"{target} has GPUMON_PROBE=0 in its environment, which disables the probe.",
         "Restart the process without that variable.",
@@ -137,12 +137,12 @@ def disabled(target: Target) -> CommandError:
 
 def ended(target: Target) -> CommandError:
     """The process ended before it ran the script."""
-    return missing(ProblemCode.NOT_FOUND, f"{target} ended before the probe was loaded.")
+    return CommandError.missing(ProblemCode.NOT_FOUND, f"{target} ended before the probe was loaded.")
 
 
 def unreadable(pid: int) -> CommandError:
     """/proc blocks when the process is read."""
-    return missing(
+    return CommandError.missing(
         ProblemCode.UNRESPONSIVE,
         f"/proc does not respond for process {pid}, which hangs in the kernel or in a driver.",
         "Run gpumon doctor to check the driver.",
@@ -175,7 +175,7 @@ def timed_out(target: Target, seconds: float, *, has_run: bool) -> CommandError:
             "yet. The thread may be waiting or in a long library call."
         )
         remedy = "The probe starts as soon as the main thread runs Python code again. Then open gpumon and press m."
-    return CommandError(Problem(ProblemCode.UNRESPONSIVE, reason, remedy), ExitCode.BAD_VERDICT)
+    return CommandError.failure(ProblemCode.UNRESPONSIVE, reason, remedy)
 
 
 def _disabled_by(target: Target) -> str:
@@ -193,13 +193,13 @@ def _forbidden(target: Target) -> CommandError:
         scope = ""
     allowed = _PTRACE_SCOPES.get(scope)
     if allowed is None:
-        return missing(
+        return CommandError.missing(
             ProblemCode.NO_PERMISSION,
             f"The kernel does not allow gpumon to access the memory of {target.name}.",
             "Run gpumon as root with the capability SYS_PTRACE (docker run --cap-add SYS_PTRACE).",
         )
     set_scope = f"As root, set it to 0 (sysctl kernel.yama.ptrace_scope=0), attach, and set it to {scope} again."
-    return missing(
+    return CommandError.missing(
         ProblemCode.NO_PERMISSION,
         f"The kernel allows {allowed} (kernel.yama.ptrace_scope is {scope}), so gpumon cannot reach {target.name}.",
         _ALTERNATIVES if scope == _NO_ATTACH else set_scope,

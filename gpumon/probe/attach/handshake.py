@@ -1,12 +1,12 @@
 """Checks whether the probe of a process listens; `gpumon attach` needs no watcher for that."""
 
-import json
 import socket
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
 from gpumon.core.deadline import Deadline
+from gpumon.core.json_fields import object_in
 from gpumon.probe.attach.target import Target
 from gpumon.probe.socket_dir import FolderError, candidates, connect, opened, peer_of, socket_names
 
@@ -40,8 +40,5 @@ def _belongs_to(target: Target, descriptor: int, name: str, hello_seconds: float
 def _sends_hello(connection: socket.socket, seconds: float) -> bool:
     """Whether the first line is the message ``hello``."""
     line = Deadline(seconds).reader(connection).readline(_MAX_BYTES)
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(message, dict) and message.get("event") == "hello"
+    message = object_in(line)
+    return message is not None and message.get("event") == "hello"

@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
-from gpumon.core.text import safe_bytes, safe_text
+from gpumon.core.problems import CommandError, ProblemCode
+from gpumon.core.procfs import find_command, find_stat, read_status
+from gpumon.core.text import safe_text
 
 _PROC: Final = Path("/proc")
 _DELETED: Final = " (deleted)"
-_COMMAND_BYTES: Final = 4096
 _COMMAND_LENGTH: Final = 80
 _INTERPRETER: Final = re.compile(r"python(?:(\d+)(?:\.(\d+))?)?[dtu]*(?:-dbg)?")
 _LIBRARY: Final = re.compile(rb"/libpython(\d+)\.(\d+)[^/\n]*\n")
-_ENDED: Final = "ZXx"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +58,8 @@ class Target:
     @property
     def state(self) -> str | None:
         """The letter of its state in /proc/PID/stat, or None if the process has ended."""
-        state, start_ticks = _state(self.proc / str(self.pid))
-        return None if _has_ended(state) or start_ticks != self.start_ticks else state
+        stat = find_stat(self.proc / str(self.pid))
+        return None if stat is None or stat.has_ended or stat.start_ticks != self.start_ticks else stat.state
 
     @property
     def has_other_file_system(self) -> bool:
@@ -115,8 +114,8 @@ def read_target(pid: int, proc: Path = _PROC) -> Target:
     folder = proc / str(pid)
     status = _status(pid, folder)
     _reject_thread(pid, status)
-    state, start_ticks = _state(folder)
-    if _has_ended(state):
+    stat = find_stat(folder)
+    if stat is None or stat.has_ended:
         raise no_such_process(pid)
     uid = _owner(pid, status)
     program, libraries = _program(pid, folder)
@@ -132,8 +131,8 @@ def read_target(pid: int, proc: Path = _PROC) -> Target:
         own_pid=int(status.get("NSpid", str(pid)).split()[-1]),
         uid=uid,
         gid=int(status["Gid"].split()[0]),
-        start_ticks=start_ticks,
-        command=_command(folder),
+        start_ticks=stat.start_ticks,
+        command=find_command(folder, _COMMAND_LENGTH),
         program=program,
         is_replaced=is_replaced,
         is_interpreter=match is not None,
@@ -142,14 +141,9 @@ def read_target(pid: int, proc: Path = _PROC) -> Target:
     )
 
 
-def missing(code: ProblemCode, reason: str, remedy: str = "") -> CommandError:
-    """The error of a command that lacks a prerequisite."""
-    return CommandError(Problem(code, reason, remedy), ExitCode.MISSING_PREREQUISITE)
-
-
 def no_such_process(pid: int) -> CommandError:
     """No process has this PID."""
-    return missing(
+    return CommandError.missing(
         ProblemCode.NOT_FOUND,
         f"There is no process {pid}, or it has ended.",
         "gpumon shows the PIDs of the processes that use a GPU. In a container, only its own processes are visible.",
@@ -158,14 +152,13 @@ def no_such_process(pid: int) -> CommandError:
 
 def _status(pid: int, folder: Path) -> Mapping[str, str]:
     try:
-        lines = (folder / "status").read_text(errors="replace").splitlines()
+        return read_status(folder)
     except (FileNotFoundError, ProcessLookupError):
         if not _is_hidden(pid):
             raise no_such_process(pid) from None
         raise _other_user(pid, "another user") from None
     except OSError:
         raise _other_user(pid, "another user") from None
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 def _is_hidden(pid: int) -> bool:
@@ -182,10 +175,9 @@ def _is_hidden(pid: int) -> bool:
 def _reject_thread(pid: int, status: Mapping[str, str]) -> None:
     leader = status.get("Tgid", str(pid))
     if leader != str(pid):
-        problem = Problem(
+        raise CommandError.usage(
             ProblemCode.INVALID_VALUE, f"{pid} is a thread of process {leader}.", f"Run `gpumon attach {leader}`."
         )
-        raise CommandError(problem, ExitCode.USAGE)
 
 
 def _owner(pid: int, status: Mapping[str, str]) -> int:
@@ -206,7 +198,7 @@ def _user_name(uid: int) -> str:
 
 
 def _other_user(pid: int, owner: str) -> CommandError:
-    return missing(
+    return CommandError.missing(
         ProblemCode.NO_PERMISSION,
         f"Process {pid} belongs to {owner}. Only that user and root may load the probe into it.",
         f"Run gpumon attach {pid} as that user or as root.",
@@ -219,13 +211,14 @@ def _program(pid: int, folder: Path) -> tuple[str, list[tuple[int, ...]]]:
         program = str((folder / "exe").readlink())
         libraries = _LIBRARY.findall((folder / "maps").read_bytes())
     except PermissionError:
-        raise missing(
+        raise CommandError.missing(
             ProblemCode.NO_PERMISSION,
             f"Process {pid} cannot be inspected, because it has more privileges than its user.",
             f"Run gpumon attach {pid} as root, with the capability SYS_PTRACE.",
         ) from None
     except OSError:
-        if _has_ended(_state(folder)[0]):
+        stat = find_stat(folder)
+        if stat is None or stat.has_ended:
             raise no_such_process(pid) from None
         raise _not_python(pid, "") from None  # threads of the kernel run no file
     return program, [(int(major), int(minor)) for major, minor in libraries]
@@ -233,31 +226,11 @@ def _program(pid: int, folder: Path) -> tuple[str, list[tuple[int, ...]]]:
 
 def _not_python(pid: int, program: str) -> CommandError:
     runs = f"runs {safe_text(program, 200)}, which" if program else "belongs to the kernel and"
-    return missing(
+    return CommandError.missing(
         ProblemCode.NOT_SUPPORTED,
         f"Process {pid} {runs} is not Python and has loaded no libpython.",
         "Use the PID of the training process itself, not of its shell, launcher or container.",
     )
-
-
-def _command(folder: Path) -> str:
-    raw = b""
-    with suppress(OSError), (folder / "cmdline").open("rb") as file:
-        raw = file.read(_COMMAND_BYTES)
-    return safe_bytes(raw.rstrip(b"\0").replace(b"\0", b" "), _COMMAND_LENGTH)
-
-
-def _state(folder: Path) -> tuple[str | None, int]:
-    """The state letter and the start time in clock ticks since boot; None and 0 if the process does not exist."""
-    try:
-        fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return None, 0
-    return fields[0].decode(), int(fields[19])
-
-
-def _has_ended(state: str | None) -> bool:
-    return state is None or state in _ENDED
 
 
 def _is_same(one: Path, other: Path) -> bool:

@@ -5,7 +5,6 @@ nothing is closed.
 """
 
 import ctypes
-import json
 import os
 import select
 import shlex
@@ -19,9 +18,10 @@ from pathlib import Path
 from typing import IO, Final
 
 from gpumon.core.frames import MAX_LINE_BYTES, FrameError, decode
+from gpumon.core.json_text import json_bytes
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_bytes, safe_text
-from gpumon.streams.base import FrameInbox
+from gpumon.streams.base import ThreadStream
 from gpumon.streams.remote.bundle import collector_bundle
 
 CONNECT_SECONDS: Final = 10
@@ -58,7 +58,7 @@ _HINTS: Final = (
 )
 
 
-class RemoteStream:
+class RemoteStream(ThreadStream):
     """Runs a collector on another host.
 
     Args:
@@ -68,32 +68,19 @@ class RemoteStream:
     """
 
     def __init__(self, host: str, interval: float = 1.0, ssh: Sequence[str] = SSH) -> None:
-        self.inbox = FrameInbox()
-        self.title = safe_text(host, 64)
+        super().__init__(safe_text(host, 64), "gpumon-ssh")
         self._host = host
         self._interval = interval
         self._ssh = tuple(ssh)
-        self._problem: Problem | None = None
         self._pause = MIN_PAUSE_SECONDS
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
-        self._closing = threading.Event()
         self._awake = threading.Event()
         """Ends the pause before the next connection."""
-        self._thread = threading.Thread(target=self._run, name="gpumon-ssh", daemon=True)
-
-    @property
-    def problem(self) -> Problem | None:
-        """Why there are no frames now, or None."""
-        return self._problem
-
-    def start(self) -> None:
-        """Connect."""
-        self._thread.start()
 
     def close(self) -> None:
         """Disconnect; the collector ends when its connection does."""
-        self._closing.set()
+        super().close()
         self._awake.set()
         with self._lock:
             process = self._process
@@ -171,7 +158,7 @@ class RemoteStream:
             keys = [device.key for device in frame.devices]
             if has_own_collector and keys != requested:  # `gpumon record` requests them itself
                 requested = keys
-                connection.send(json.dumps({"look": keys}).encode() + b"\n", limit)
+                connection.send(json_bytes({"look": keys}), limit)
         return False
 
     def _end_problem(self, connection: "SshConnection", *, is_silent: bool) -> Problem:

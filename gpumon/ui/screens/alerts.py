@@ -44,6 +44,7 @@ _COVERAGE_SHARE_WITHOUT_ALERTS: Final = 0.6
 class AlertsScreen(ViewScreen[None]):
     """The alerts that stand, followed by those that have ended."""
 
+    PAGE: ClassVar[str] = "docs/alerts.md"
     TAB: ClassVar[str] = "Alerts"
     AUTO_FOCUS: ClassVar[str] = "#alerts"
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -15,8 +15,7 @@ from gpumon.session.background import ResultT, run_in_background
 from gpumon.session.view_state import ViewState
 from gpumon.ui.messages import ViewStateRequested
 from gpumon.ui.widgets.line_table import LineTable
-from gpumon.ui.widgets.text_lines import TextLines
-from gpumon.ui.widgets.top_line import TopLine
+from gpumon.ui.widgets.text_lines import TextLines, TopLine
 
 DismissT = TypeVar("DismissT")
 
@@ -28,6 +27,10 @@ class BaseScreen(Screen[DismissT]):
     in the queue bring each other back forever.
     """
 
+    PAGE: ClassVar[str] = ""
+    """The page of the documentation that its help names, a file of the repository."""
+    LEGEND: ClassVar[str] = ""
+    """The meaning of its columns, words and symbols, for the help."""
     IS_TEXT: ClassVar[bool] = False
     """Whether its table contains one text, which is copied in full."""
 

@@ -58,6 +58,7 @@ class ChartChoiceScreen(ViewScreen[tuple[str, ...]]):
         chosen: The keys that are chosen now.
     """
 
+    PAGE: ClassVar[str] = "docs/device.md"
     TAB: ClassVar[str] = "GPUs"
     AUTO_FOCUS: ClassVar[str] = "#choices"
     BINDINGS: ClassVar[list[BindingType]] = [

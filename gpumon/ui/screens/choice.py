@@ -1,15 +1,19 @@
-"""A list of things with a tick each: what is chosen of them is the result."""
+"""Lists of things with a tick each: the columns of a table, and what gpumon notifies the user of."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
+from gpumon.core.model import Frame
 from gpumon.present.paint.line import Role, Span, clipped, line
-from gpumon.present.paint.table import TableRow
+from gpumon.present.paint.table import Column, TableRow
+from gpumon.present.table_state import sort_marks, sorted_by, visible_columns
+from gpumon.session.table_memory import TableState
+from gpumon.session.wait_registry import WaitChoice
 from gpumon.ui.screens.base import BaseModalScreen
 from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.line_table import LineTable
@@ -113,3 +117,77 @@ class ChoiceScreen(BaseModalScreen[ChosenT]):
 
     def action_done(self) -> None:
         self.dismiss(self.result())
+
+
+class ColumnChoiceScreen(ChoiceScreen[TableState]):
+    """Every column of a table with a tick. The result is the table's new state.
+
+    Args:
+        columns: All columns that the table can have.
+        state: How the table is arranged now.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("s", "sort", "Sort", id="columns.sort", tooltip="Sort by this column; again for the other direction"),
+    ]
+
+    def __init__(self, columns: Sequence[Column[Any]], state: TableState) -> None:
+        super().__init__("Columns", [column.id for column in visible_columns(columns, state)])
+        self._columns = columns
+        self._state = state
+
+    def on_resize(self, _: events.Resize) -> None:
+        """Draw again: the notes have a fixed width."""
+        self.draw()
+
+    def choices(self) -> Sequence[TickItem]:
+        """The columns in the order of the table; the note says which names a filter knows."""
+        marks = sort_marks(self._state)
+        return [
+            TickItem(
+                column.id,
+                f"{column.title(column.width)} {marks.get(column.id, '')}",
+                f"filter: {', '.join((column.id, *column.aliases))}",
+            )
+            for column in self._columns
+        ]
+
+    def result(self) -> TableState:
+        """The state with the ticked columns; without any tick, and with those of the default, the default columns."""
+        chosen = tuple(column.id for column in self._columns if column.id in self.chosen)
+        default = tuple(column.id for column in visible_columns(self._columns, TableState()))
+        return self._state._replace(columns=() if chosen == default else chosen)
+
+    def action_sort(self) -> None:
+        table = self.query_one("#choices", LineTable)
+        self._state = sorted_by(self._state, self._columns, table.rows[table.cursor].key)
+        self.draw()
+
+
+class NotifyWhenDialog(ChoiceScreen[Sequence[WaitChoice]]):
+    """What gpumon can notify the user of; the result is what to wait for.
+
+    Args:
+        choices: What can be waited for.
+        armed: What is waited for now; it is listed, too, so that it can be canceled.
+        frame: The moment, which shows what is true already.
+    """
+
+    LABEL_WIDTH: ClassVar[int] = 42
+
+    def __init__(self, choices: Sequence[WaitChoice], armed: Sequence[WaitChoice], frame: Frame) -> None:
+        super().__init__("Notify me when …", [choice.id for choice in armed])
+        self._all = {choice.id: choice for choice in (*choices, *armed)}
+        self._true_now = {choice.id for choice in self._all.values() if choice.is_true(frame) is not None}
+        self._armed = {choice.id for choice in armed}
+
+    def choices(self) -> Sequence[TickItem]:
+        return [TickItem(choice.id, choice.label, self._note(choice.id)) for choice in self._all.values()]
+
+    def result(self) -> Sequence[WaitChoice]:
+        return [self._all[chosen] for chosen in self.chosen]
+
+    def _note(self, choice_id: str) -> str:
+        if choice_id in self._armed:
+            return "waiting"
+        return "true now" if choice_id in self._true_now else ""

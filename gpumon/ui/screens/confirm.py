@@ -1,5 +1,6 @@
 """Questions to the user: a text and two buttons, of which "Cancel" has the focus."""
 
+from collections.abc import Sequence
 from typing import ClassVar, Final, TypeVar
 
 from textual import on
@@ -8,7 +9,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Button, Static
 
-from gpumon.core.units import counted
+from gpumon.core.units import MISSING, bytes_text, counted
+from gpumon.operations.signals import SentSignal, SignalRefusal, SignalTarget
+from gpumon.operations.workload import StartQuestion
+from gpumon.present.process_questions import SIGNAL_ORDER, foreign_question, signal_question
+from gpumon.present.workload_text import resources_text
 from gpumon.ui.screens.base import BaseModalScreen
 
 AnswerT = TypeVar("AnswerT")
@@ -69,3 +74,88 @@ class QuitDialog(ConfirmDialog[bool]):
 
     def action_answer(self, confirmed: bool) -> None:
         self.dismiss(confirmed)
+
+
+class ConfirmStartDialog(ConfirmDialog[bool]):
+    """Asks before a workload starts; says why gpumon asks, which processes use the GPU, and what the workload will use.
+
+    Args:
+        question: What the user must confirm.
+    """
+
+    def __init__(self, question: StartQuestion) -> None:
+        super().__init__(_start_text(question), "Start anyway")
+        self.run = question.run
+
+    def action_answer(self, confirmed: bool) -> None:
+        self.dismiss(confirmed)
+
+
+def _start_text(question: StartQuestion) -> str:
+    state, name = question.run.state, question.run.request.workload.name
+    lines = [f"{name} asks for confirmation. {state.confirmation_reason}", ""] if state.confirmation_reason else []
+    lines += _other_process_lines(question) if question.others else []
+    lines.append(f"{name} will use at most: {resources_text(state.plan)}.")
+    slower = "The other processes will run slower meanwhile. " if question.others else ""
+    return "\n".join([*lines, f"{slower}Start anyway?", ""])
+
+
+def _other_process_lines(question: StartQuestion) -> list[str]:
+    processes = counted(len(question.others), "other process")
+    lines = [f"{question.run.target.label} is in use by {processes}:", ""]
+    for device, process, memory_bytes in question.others:
+        held = bytes_text(memory_bytes)
+        if process is None:
+            lines.append(f"  GPU {device.label}  a process that is not visible from here holds {held}")
+            continue
+        command = process.command or "exited, or in another PID namespace"
+        lines.append(f"  GPU {device.label}  {process.user or MISSING}  PID {process.pid}  holds {held}")
+        lines.append(f"    {command}")
+    return [*lines, ""]
+
+
+class SignalDialog(ConfirmDialog[SentSignal]):
+    """The processes with their identity, and a button for each signal; the result is the signal, or None.
+
+    Root is asked a second time if processes belong to other users.
+
+    Args:
+        targets: The processes.
+        refusals: Processes that were selected, too, and get no signal.
+    """
+
+    def __init__(self, targets: Sequence[SignalTarget], refusals: Sequence[SignalRefusal]) -> None:
+        super().__init__(signal_question(targets, refusals), "")
+        self._targets = targets
+        self._chosen: SentSignal | None = None
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(self._question, id="text", markup=False)
+            with Horizontal():
+                yield Button("Cancel", id="no", compact=True)
+                for sent in SIGNAL_ORDER:
+                    yield Button(sent.title, id=sent.name.lower(), variant="warning", compact=True)
+
+    def choose(self, button: str) -> None:
+        """Send the signal of a button, or ask root a second time."""
+        if button == "no":
+            self.action_answer(False)
+            return
+        sent = SentSignal[button.upper()]
+        if self._chosen is None and any(target.is_foreign for target in self._targets):
+            self._ask_again(sent)
+        else:
+            self.dismiss(sent)
+
+    def action_answer(self, confirmed: bool) -> None:
+        if not confirmed:
+            self.dismiss(None)
+
+    def _ask_again(self, sent: SentSignal) -> None:
+        self._chosen = sent
+        self.query_one("#text", Static).update(foreign_question(self._targets, sent))
+        for other in SIGNAL_ORDER:
+            self.query_one(f"#{other.name.lower()}").display = other is sent
+        self.query_one(f"#{sent.name.lower()}", Button).label = f"Send {sent.title}"
+        self.query_one("#no").focus()

@@ -24,6 +24,7 @@ _MIN_ENTRIES: Final = 2
 class CostScreen(EntriesScreen[None]):
     """The costs up to now; rates are those of the last seconds."""
 
+    PAGE: ClassVar[str] = "docs/costs.md"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "app.pop_screen", "Back", id="cost.back", tooltip="Back to the previous screen"),
     ]

@@ -51,10 +51,17 @@ class DeviceScreen(TimeScreen[None], EntriesScreen[None]):
         key: The device's key.
     """
 
+    PAGE: ClassVar[str] = "docs/device.md"
     TAB: ClassVar[str] = "GPUs"
     SELECTS_DEVICE: ClassVar[bool] = True
     AUTO_FOCUS: ClassVar[str] = "#details"
     CHARTS_ID: ClassVar[str] = "charts"
+    LEGEND: ClassVar[str] = """\
+A GPU OVER TIME
+  power cap ...  when the clocks were lowered, and why; below it events:
+                 ┆ a workload of gpumon, ! the GPU or an alert, X an Xid
+                 error, x the driver
+"""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "choose", "Metrics", id="device.choose", tooltip="Choose the charts"),
         Binding("o", "overlay", "Overlay", id="device.overlay", tooltip="Draw several GPUs in the same charts"),

@@ -27,6 +27,7 @@ class DoctorScreen(ViewScreen[None]):
         options: What is examined; everything if None.
     """
 
+    PAGE: ClassVar[str] = "docs/doctor.md"
     TAB: ClassVar[str] = "Doctor"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "app.pop_screen", "Back", id="doctor.back", tooltip="Back to all GPUs"),

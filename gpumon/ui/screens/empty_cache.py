@@ -9,7 +9,7 @@ from gpumon.core.allocator import EmptyCacheResult
 from gpumon.core.model import Device, Frame
 from gpumon.operations.empty_cache import explain_emptied
 from gpumon.operations.torch_processes import Owner
-from gpumon.present.empty_cache import failed_text, question_text, requested_text
+from gpumon.present.process_questions import cache_question, failed_text, requested_text
 from gpumon.probe.messages import RequestKind
 from gpumon.session.view_state import ProbeRequest, ViewState
 from gpumon.ui.messages import ProbeRequested
@@ -39,7 +39,7 @@ class EmptyCacheDialog(ConfirmDialog[None], ViewScreen[None]):
         assert owner.statistics is not None
         assert owner.probe is not None
         command = (None if owner.process is None else owner.process.command) or ""
-        super().__init__(question_text(owner, owner.statistics, command), "Empty the cache")
+        super().__init__(cache_question(owner, owner.statistics, command), "Empty the cache")
         self.phase = Phase.QUESTION
         self._owner = owner
         self._probe = owner.probe

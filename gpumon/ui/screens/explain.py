@@ -34,6 +34,7 @@ class ExplainScreen(ViewScreen[None]):
         title: The title, which names the source of the text.
     """
 
+    PAGE: ClassVar[str] = "docs/explain.md"
     TAB: ClassVar[str] = "Explain"
     IS_TEXT: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -12,7 +12,7 @@ from gpumon.operations.fleet.history import device_key
 from gpumon.operations.fleet.promql import FleetList, finding_query, list_query
 from gpumon.operations.fleet.report import FleetGroup, FleetReport
 from gpumon.operations.fleet.usage import DEFAULT_SECONDS, RANGES, UsageRow, usage_query, with_users
-from gpumon.present.fleet import empty_text, fleet_header, lacks_line, list_line, query_line
+from gpumon.present.fleet import FLEET_USAGE_COLUMNS, empty_text, fleet_header, lacks_line, list_line, query_line
 from gpumon.present.fleet_map import FleetMetric, MapRow, map_columns, map_rows
 from gpumon.present.fleet_tables import (
     FLEET_FINDING_COLUMNS,
@@ -24,7 +24,6 @@ from gpumon.present.fleet_tables import (
     GpuRow,
     without_slurm,
 )
-from gpumon.present.fleet_usage import FLEET_USAGE_COLUMNS
 from gpumon.present.paint.table import Column
 from gpumon.session.app_session import Demand
 from gpumon.session.fleet_registry import FleetState
@@ -61,6 +60,7 @@ class FleetMap(TableView[MapRow]):
 class FleetScreen(ViewScreen[None]):
     """The GPUs of many hosts."""
 
+    PAGE: ClassVar[str] = "docs/fleet.md"
     TAB: ClassVar[str] = "Fleet"
     AUTO_FOCUS: ClassVar[str] = "#fleet-map"
     BINDINGS: ClassVar[list[BindingType]] = [

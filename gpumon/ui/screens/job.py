@@ -1,6 +1,5 @@
 """One training job: the verdict in a sentence, a row for each rank, and what speaks for the verdict."""
 
-import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from textual.binding import Binding, BindingType
 
 from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError
+from gpumon.core.units import file_stamp
 from gpumon.operations.training_jobs.report import THIS_HOST, RankReport, TrainingJobReport
 from gpumon.present.jobs import evidence_lines, headline_lines, job_title
 from gpumon.present.ranks import RANK_COLUMNS, rank_key
@@ -43,6 +43,7 @@ class JobScreen(ViewScreen[None]):
         report: The job as it is when the screen opens.
     """
 
+    PAGE: ClassVar[str] = "docs/jobs.md"
     TAB: ClassVar[str] = "Jobs"
     AUTO_FOCUS: ClassVar[str] = "#ranks"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -107,7 +108,7 @@ class JobScreen(ViewScreen[None]):
     def action_save(self) -> None:
         """Write the files for a bug report in the background: the ranks are asked for their stacks."""
         frames = () if self._state is None else self._state.jobs.frames
-        folder = Path(f"gpumon-jobs-{time.strftime('%Y%m%d-%H%M%S')}")
+        folder = Path(f"gpumon-jobs-{file_stamp()}")
         self.notify("Reading the stacks of all ranks ...")
         self.in_background(partial(_save, folder, frames), self._report_saved)
 

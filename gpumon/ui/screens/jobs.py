@@ -27,6 +27,7 @@ _MIN_HEIGHT: Final = 14
 class JobsScreen(ViewScreen[None]):
     """A row for each job, and the verdict on the selected one below."""
 
+    PAGE: ClassVar[str] = "docs/jobs.md"
     TAB: ClassVar[str] = "Jobs"
     AUTO_FOCUS: ClassVar[str] = "#jobs"
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -63,10 +63,21 @@ class MemoryScreen(TimeScreen[None]):
         key: The device's key.
     """
 
+    PAGE: ClassVar[str] = "docs/memory.md"
     TAB: ClassVar[str] = "Memory"
     SELECTS_DEVICE: ClassVar[bool] = True
     AUTO_FOCUS: ClassVar[str] = "#parts"
     CHARTS_ID: ClassVar[str] = "below"
+    LEGEND: ClassVar[str] = """\
+A GPU'S MEMORY
+  ▞ ▒ ? ·        driver; process without a probe; unattributed; free
+  ▄ █ ▓          context and libraries; tensors; freed, waiting for stream
+  ░ ▚            cached: can be released; fragmented: cannot
+                 To see inside a process: gpumon watch -- python train.py
+                 or import gpumon.probe; gpumon.probe.start()
+  chart          ⣿ allocated, inside ⠒ reserved, inside ⠐ all that NVML
+                 reports; ▲ peak, R allocation retry, X out of memory
+"""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "segments", "Segments", id="memory.open", tooltip="Map of the process's memory segments"),
         Binding("E", "empty_cache", "Empty", id="memory.empty-cache", tooltip="Have the process release its cache"),

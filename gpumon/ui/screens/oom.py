@@ -32,6 +32,7 @@ class OomScreen(ViewScreen[None]):
         event: Which process ran out of memory, and its file.
     """
 
+    PAGE: ClassVar[str] = "docs/explain.md"
     TAB: ClassVar[str] = "Memory"
     IS_TEXT: ClassVar[bool] = True
     AUTO_FOCUS: ClassVar[str] = "#meaning"

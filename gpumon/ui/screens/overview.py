@@ -18,6 +18,7 @@ from gpumon.present.heat_map import heat_map_height
 from gpumon.present.overview_chart import ChartSection, chart_section
 from gpumon.present.overview_plan import HEAT_MAP_FROM, OverviewPlan, plan_overview
 from gpumon.present.overview_table import overview_columns, overview_line
+from gpumon.present.overview_totals import totals_lines
 from gpumon.present.paint.line import Line
 from gpumon.present.process_table import (
     ProcessRow,
@@ -29,7 +30,6 @@ from gpumon.present.process_table import (
     process_rows,
     scope_line,
 )
-from gpumon.present.totals import totals_lines
 from gpumon.session.app_session import Demand
 from gpumon.session.view_state import ViewState
 from gpumon.ui.messages import SignalRequested, ViewStateRequested
@@ -56,9 +56,31 @@ class OverviewScreen(ViewScreen[None]):
         is_of_fleet: Whether it is that of a host of the fleet, from which there is a way back.
     """
 
+    PAGE: ClassVar[str] = "docs/overview.md"
     TAB: ClassVar[str] = "GPUs"
     SELECTS_DEVICE: ClassVar[bool] = True
     AUTO_FOCUS: ClassVar[str] = "#devices"
+    LEGEND: ClassVar[str] = """\
+A GPU
+  Util           share of time in which a kernel or a copy ran; not how
+                 much of the GPU worked
+  GPU            1:0 is the first MIG instance of GPU 1
+  Memory GiB     held by processes / installed, without the driver's
+                 reserve; ~ memory that the GPU shares with the host
+  Power W        draw / limit           SM MHz   clock / maximum
+  MemCtl         share of time in which device memory was read or written
+  PCIe           generation x lanes     Perf     P0 is the fastest state
+  State          why the clocks are lowered; a power cap is normal at
+                 full load
+                 no SM work: busy, but only with copies, or stuck
+                 UNRESPONSIVE 12s: the driver has not answered since then
+                 LOST: the GPU or the driver is gone   STALE 5s: old value
+  Util 52s       the last 52 seconds, on a scale to 100 % or all memory;
+                 _ is idle, a dot is a gap without a value;
+                 ┆ a workload of gpumon started or ended
+  !  before a value: needs attention    –  no value: enter shows why
+                                        ?  an impossible value
+"""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("g", "scope", "Scope", id="overview.scope", tooltip="Processes of the selected GPU, or of all GPUs"),
         Binding("K", "signal", "Signal", id="overview.signal", tooltip="Send a signal to the selected process"),

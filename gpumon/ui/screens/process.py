@@ -51,6 +51,7 @@ class ProcessScreen(TimeScreen[None], EntriesScreen[None]):
         pid: The process.
     """
 
+    PAGE: ClassVar[str] = "docs/processes.md"
     TAB: ClassVar[str] = "Processes"
     SELECTS_DEVICE: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [

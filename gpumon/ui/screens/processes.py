@@ -37,9 +37,15 @@ from gpumon.ui.widgets.text_lines import TextLines
 class ProcessesScreen(ViewScreen[None]):
     """A row for each process on each GPU that it uses."""
 
+    PAGE: ClassVar[str] = "docs/processes.md"
     TAB: ClassVar[str] = "Processes"
     LISTS_PROCESSES: ClassVar[bool] = True
     AUTO_FOCUS: ClassVar[str] = "#all-processes"
+    LEGEND: ClassVar[str] = """\
+A PROCESS
+  Type           C compute, G graphics, M client of MPS
+  CPU%           100 is one processor of the host
+"""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "K", "signal", "Signal", id="processes.signal", tooltip="Send a signal to the marked processes or this one"

@@ -7,6 +7,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
+from textual.screen import Screen
 
 from gpumon.core.file_reader import FileReader, Progress, ResultT
 from gpumon.core.problems import CommandError
@@ -27,12 +28,19 @@ class ReadingScreen(BaseScreen[None], Generic[ResultT]):
     Args:
         kind: What the files are, for the title.
         readers: The readers of the files.
-        then: Called with the results, or with the error of the first file that cannot be read.
+        screen_of: Makes the screen that takes its place, from the results.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "app.quit", "Cancel", id="reading.back", tooltip="Cancel reading and quit"),
     ]
+
+    class Failed(Message):
+        """A file cannot be read."""
+
+        def __init__(self, error: CommandError) -> None:
+            super().__init__()
+            self.error = error
 
     class ReaderChanged(Message):
         """The reader has new progress or a result."""
@@ -44,12 +52,12 @@ class ReadingScreen(BaseScreen[None], Generic[ResultT]):
         self,
         kind: str,
         readers: Sequence[FileReader[ResultT]],
-        then: Callable[[list[ResultT] | CommandError], None],
+        screen_of: Callable[[list[ResultT]], Screen[None]],
     ) -> None:
         super().__init__()
         self._kind = kind
         self._readers = list(readers)
-        self._then = then
+        self._screen_of = screen_of
         self._results: list[ResultT] = []
         self._reader: FileReader[ResultT] | None = None
         self._name = ""
@@ -70,7 +78,7 @@ class ReadingScreen(BaseScreen[None], Generic[ResultT]):
         self.stop()
 
     def stop(self) -> None:
-        """Cancel the current file, without calling `then`."""
+        """Cancel the current file."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.cancel()
@@ -87,7 +95,7 @@ class ReadingScreen(BaseScreen[None], Generic[ResultT]):
             self._progress = progress
         outcome = reader.outcome
         if isinstance(outcome, CommandError):
-            self._end(outcome)
+            self._fail(outcome)
         elif outcome is not None:
             self._results.append(outcome)
             self._next()
@@ -96,25 +104,26 @@ class ReadingScreen(BaseScreen[None], Generic[ResultT]):
 
     def _next(self) -> None:
         if not self._readers:
-            self._end(self._results)
+            self._reader = None
+            self.app.switch_screen(self._screen_of(self._results))
             return
         self._reader = reader = self._readers.pop(0)
         self._name = reader.name
         try:
             reader.start()
         except CommandError as error:
-            self._end(error)
+            self._fail(error)
             return
         self._progress = reader.progress
         reader.inbox.on_arrival(self._ring)
         self._draw()
 
+    def _fail(self, error: CommandError) -> None:
+        self._reader = None
+        self.post_message(self.Failed(error))
+
     def _ring(self) -> None:
         self.post_message(self.ReaderChanged())
-
-    def _end(self, outcome: list[ResultT] | CommandError) -> None:
-        self._reader = None
-        self._then(outcome)
 
     def _tick(self) -> None:
         """Update the elapsed time, even while no bytes are read."""

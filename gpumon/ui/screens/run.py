@@ -36,6 +36,7 @@ class RunScreen(ViewScreen[None]):
         run: The run; its state in each `ViewState` is the same object.
     """
 
+    PAGE: ClassVar[str] = "docs/workloads.md"
     TAB: ClassVar[str] = "Workloads"
     AUTO_FOCUS: ClassVar[str] = "#body"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -111,6 +112,7 @@ class RunTextScreen(ViewScreen[None]):
         run: The run, or None where the code of a workload is shown before it runs.
     """
 
+    PAGE: ClassVar[str] = "docs/workloads.md"
     TAB: ClassVar[str] = "Workloads"
     IS_TEXT: ClassVar[bool] = True
     NAME: ClassVar[str] = ""

@@ -32,6 +32,7 @@ class ProbeAnswerScreen(ViewScreen[None]):
         owner: The process, with the statistics of its allocator for the GPU.
     """
 
+    PAGE: ClassVar[str] = "docs/memory.md"
     TAB: ClassVar[str] = "Memory"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "refresh_answer", "Read again", id="probe.run", tooltip="Read it again from the process"),

@@ -62,6 +62,25 @@ class SnapshotScreen(BaseScreen[None]):
     """
 
     AUTO_FOCUS: ClassVar[str] = "#rows"
+    PAGE: ClassVar[str] = "docs/memory.md"
+    LEGEND: ClassVar[str] = """\
+A memory snapshot of PyTorch: who allocated what.
+
+TERMS
+  allocated      held by tensors, as requested; PyTorch rounds each request
+                 up to 512 bytes or more
+  reserved       obtained from the driver, in segments
+  free           reserved and not in use; torch.cuda.empty_cache() releases
+                 empty segments to the driver
+  fragmentation  share of the free memory outside the largest hole
+  before the history began
+                 the history is a ring buffer: memory allocated before its
+                 first event has no stack, unless its block has one
+  no stack was recorded
+                 allocated outside of Python, for example in the backward
+                 pass
+  ▼ ✗            the peak; an out-of-memory error
+"""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "Find", id="snapshot.filter", tooltip="Search for a text in the stacks"),
         Binding("v", "next_view", "View", id="snapshot.view", tooltip="Next view: end, peak, total, segments, changes"),

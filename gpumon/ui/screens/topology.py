@@ -31,6 +31,7 @@ class TopologyScreen(ViewScreen[None]):
     the screen in front.
     """
 
+    PAGE: ClassVar[str] = "docs/choosing.md"
     IS_TEXT = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "app.pop_screen", "Back", id="topology.back", tooltip="Back to the previous screen"),

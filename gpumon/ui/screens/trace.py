@@ -84,6 +84,27 @@ class TraceScreen(BaseScreen[None]):
         traces: The traces.
     """
 
+    PAGE: ClassVar[str] = "docs/traces.md"
+    LEGEND: ClassVar[str] = """\
+A trace of torch.profiler or Kineto: where the time of a step goes.
+
+CLASSES, at each moment the first one that applies
+  compute on tensor cores, without tensor cores, memory-bound, other
+                 a kernel runs, classified by its name
+  exposed communication
+                 only communication kernels (NCCL) run
+  copies         only copies run
+  waiting for data
+                 the GPU is idle while the program waits for a batch
+  synchronization
+                 the GPU is idle because a call waited for it, such as
+                 .item(): at most for the duration of the call
+  host-bound     the GPU waits for the next launch
+  idle otherwise the next kernel was queued, or nothing is known
+TERMS
+  at best        the step without a cause; others may then take longer
+  ▁▂▃▄▅▆▇█       how busy a stream or a thread was in a cell
+"""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("v", "next_view", "View", id="trace.view", tooltip="Next view: account, timeline, kernels, gaps"),
         Binding("slash", "search", "Find", id="trace.filter", tooltip="Go to the next event with a name"),

@@ -8,13 +8,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from gpumon.core.problems import CommandError, Problem
-from gpumon.operations.why.examination import ExaminationProgress, Listener, WhyReport, examine
-from gpumon.operations.why.trace import with_trace
+from gpumon.operations.why.examination import ExaminationProgress, Listener, WhyReport
+from gpumon.operations.why.trace import examine_process
 from gpumon.present.paint.line import Line, Role, Span, line
 from gpumon.present.paint.table import TableRow
 from gpumon.present.top_line import title_line
 from gpumon.present.why import problem_lines, progress_text, why_lines
-from gpumon.probe.client import ProbeWatcher
 from gpumon.session.view_state import ViewState
 from gpumon.ui.messages import ViewStateRequested
 from gpumon.ui.screens.base import ViewScreen
@@ -32,6 +31,7 @@ class WhyScreen(ViewScreen[None]):
         pid: The process.
     """
 
+    PAGE: ClassVar[str] = "docs/why.md"
     TAB: ClassVar[str] = "Processes"
     IS_TEXT = True
     AUTO_FOCUS: ClassVar[str] = "#why"
@@ -125,12 +125,7 @@ class WhyScreen(ViewScreen[None]):
 
 
 def _examine(pid: int, listener: Listener, *, is_tracing: bool) -> WhyReport | Problem:
-    watcher = ProbeWatcher()
-    watcher.start()
     try:
-        report = examine(pid, watcher, listener=listener)
-        return with_trace(report, watcher, listener) if is_tracing and report.device is not None else report
+        return examine_process(pid, None, listener, has_trace=is_tracing)
     except CommandError as error:
         return error.problem
-    finally:
-        watcher.close()

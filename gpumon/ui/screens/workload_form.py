@@ -40,6 +40,7 @@ class WorkloadForm(ViewScreen[int]):
         state: The newest state.
     """
 
+    PAGE: ClassVar[str] = "docs/workloads.md"
     TAB: ClassVar[str] = "Workloads"
     AUTO_FOCUS: ClassVar[str] = "Tick"
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -53,6 +53,7 @@ class _OpeningTable(LineTable, inherit_bindings=True):
 class WorkloadsScreen(ViewScreen[None]):
     """The list of workloads and the table of runs."""
 
+    PAGE: ClassVar[str] = "docs/workloads.md"
     TAB: ClassVar[str] = "Workloads"
     AUTO_FOCUS: ClassVar[str] = "#workloads"
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -73,7 +73,7 @@ async def selftest(
         fleet: The Prometheus or the hosts to read, or None.
     """
     app = GpumonApp(stream, theme=theme, user_palettes=user_palettes, fleet=fleet)
-    app.doctor_options = DoctorOptions(tests_gpus=False)
+    app.navigation.doctor_options = DoctorOptions(tests_gpus=False)
     walk = Walk(app, stream, size, pictures)
     steps, deadline = STEPS, TIMEOUT_SECONDS
     if movie is not None:

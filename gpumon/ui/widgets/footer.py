@@ -10,7 +10,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gpumon.ui.key_table import footer_rank, is_palette, meaning_of
+from gpumon.ui.keymap import footer_rank, is_palette, meaning_of
 
 MAX_KEYS: Final = 6
 """Of the screen, and of the app."""

@@ -17,7 +17,7 @@ from textual.scroll_view import ScrollView
 
 from gpumon.present.paint.line import Role, Span, changed_ranges, merged
 from gpumon.present.paint.table import LazyRow, LazyRows, TableRow
-from gpumon.ui.widgets.role_styles import LineWidget
+from gpumon.ui.widgets.text_lines import LineWidget
 
 MARGIN = 1
 """Cells before each row, for the cursor."""

@@ -25,7 +25,7 @@ from gpumon.present.paint.table import (
 )
 from gpumon.present.table_state import TableRows, next_sort, sort_marks, sorted_by, visible_columns
 from gpumon.session.table_memory import TableState
-from gpumon.ui.messages import ViewStateRequested
+from gpumon.ui.messages import AppMessage, ViewStateRequested
 from gpumon.ui.widgets.filter_bar import FilterBar
 from gpumon.ui.widgets.line_table import MARGIN, LineTable
 from gpumon.ui.widgets.text_lines import TextLines
@@ -75,14 +75,14 @@ class TableView(Vertical, Generic[RowT]):
         Binding("c", "columns", "Columns", id="table.choose", tooltip="Choose the columns of the table"),
     ]
 
-    class StateRequested(Message):
+    class StateRequested(AppMessage):
         """A table was opened: `restore` may be called with the state that was kept for it."""
 
         def __init__(self, view: "TableView[Any]") -> None:
             super().__init__()
             self.view = view
 
-    class StateChanged(Message):
+    class StateChanged(AppMessage):
         """The user has sorted or filtered a table, or chosen its columns."""
 
         def __init__(self, table_id: str, state: TableState) -> None:
@@ -196,7 +196,7 @@ class TableView(Vertical, Generic[RowT]):
         self._change(next_sort(self.state, self._columns))
 
     def action_columns(self) -> None:
-        from gpumon.ui.screens.column_choice import ColumnChoiceScreen  # late: few sessions need it
+        from gpumon.ui.screens.choice import ColumnChoiceScreen  # late: few sessions need it
 
         def choose(state: TableState | None) -> None:
             if state is not None:

@@ -110,9 +110,9 @@ def test_a_stopped_process() -> None:
 def test_a_process_in_a_debugger(tmp_path: Path) -> None:
     stat = tmp_path / "7" / "stat"
     stat.parent.mkdir()
-    stat.write_text("7 (a (b) t) t 1 7 7")
+    stat.write_text("7 (a (b) t) t 1" + " 7" * 50)
     assert "A debugger has stopped process 7." in str(stop_problem(7, tmp_path))
-    stat.write_text("7 (a (b) t) S 1 7 7")
+    stat.write_text("7 (a (b) t) S 1" + " 7" * 50)
     assert stop_problem(7, tmp_path) is None
 
 

@@ -17,7 +17,7 @@ from gpumon.operations.why.document import why_job_document
 from gpumon.operations.why.examination import WhyReport
 from gpumon.operations.why.job import compared, ranks_of
 from gpumon.present.paint.line import plain
-from gpumon.present.why_job import job_lines
+from gpumon.present.why import job_lines
 from tests.insight.bottlenecks.makers import evidence
 
 

@@ -6,7 +6,7 @@ from typing import Final
 from gpumon.core.holes import SegmentLayout
 from gpumon.core.units import bytes_text, counted
 from gpumon.present.paint.line import Line, Role, Span, clipped, line
-from gpumon.present.snapshot import MEASURES, totals_lines, who_text
+from gpumon.present.snapshot import MEASURES, change_text, totals_lines, who_text
 from gpumon.snapshots.model import DeviceMemory, Snapshot
 from gpumon.snapshots.stack_tree import Measure, StackShare, stack_amounts, stack_changes
 
@@ -78,11 +78,6 @@ def _group_lines(device: DeviceMemory, top: int, width: int) -> Iterator[Line]:
         text = f"{counted(len(group.segments), f'{kind} segment')} in the {pool}{stream}: {free}"
         fragmented = f"fragmentation {holes.fragmentation:.0%}"
         yield line(clipped(f"{bytes_text(holes.size):>{_SIZE_WIDTH}}  {text}{fragmented}", width))
-
-
-def change_text(change: int) -> str:
-    """A change with its sign."""
-    return f"{'-' if change < 0 else '+'}{bytes_text(abs(change))}" if change else "0 B"
 
 
 def _heading(text: str) -> Iterator[Line]:

@@ -1,8 +1,7 @@
-"""Common parts of gpumon's apps: themes, copying and saving the screen, and an end that restores the terminal."""
+"""Common parts of gpumon's apps: themes, help, copying and saving the screen, and an end that restores the terminal."""
 
 import threading
-import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -10,26 +9,26 @@ from typing import Any, ClassVar, Final
 
 from textual._context import active_message_pump
 from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
 from textual.dom import DOMNode
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
 from textual.theme import BUILTIN_THEMES
 
-from gpumon.core.units import counted
+from gpumon.core.units import counted, file_stamp
 from gpumon.present.palette import BUILT_IN, DARK, Palette, palettes
 from gpumon.session.background import run_in_background
 from gpumon.ui import textual_fixes  # noqa: F401 - the import applies them
 from gpumon.ui.screens.base import BaseScreen
 from gpumon.ui.themes import WithoutColors, textual_theme
-from gpumon.ui.widgets.role_styles import ROLE_CLASSES
+from gpumon.ui.widgets.text_lines import ROLE_CLASSES
 
 _HIDDEN_COMMANDS: Final = {"Maximize", "Minimize", "Screenshot"}
 """Commands of Textual's palette that do not work here, or that gpumon has itself."""
-_PALETTE_CLOSE_SECONDS: Final = 0.1
 
 
-class TerminalApp(App[None]):
+class BaseApp(App[None]):
     """An app that `gpumon.ui.terminal` runs.
 
     Attributes:
@@ -37,7 +36,20 @@ class TerminalApp(App[None]):
         leave: Restores the terminal and ends the process, once a thread has ended its children; None in tests.
     """
 
+    CSS_PATH = Path(__file__).with_name("gpumon.tcss")
     COMPONENT_CLASSES: ClassVar[set[str]] = set(ROLE_CLASSES)
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "copy", "Copy", id="copy", tooltip="Copy the row or the text to the clipboard"),
+        Binding("S", "save", "Save", id="save", tooltip="Save the screen as a picture and as text"),
+        Binding("T", "theme", "Theme", id="theme", tooltip="Next theme"),
+        Binding("ctrl+l", "redraw", "Redraw", id="redraw", show=False, tooltip="Redraw the complete screen"),
+        Binding("ctrl+z", "suspend_process", "Suspend", id="suspend", show=False, tooltip="Suspend; resume with fg"),
+        Binding("question_mark,f1", "help", "Help", id="help", tooltip="Keys and the meaning of the columns"),
+        Binding("q", "ask_to_quit", "Quit", id="quit", tooltip="Quit; asks while a workload started here is running"),
+        Binding(
+            "ctrl+c", "quit", "Quit now", id="quit-now", show=False, tooltip="Quit without a question", priority=True
+        ),
+    ]
 
     leave: Callable[[threading.Thread], None] | None = None
 
@@ -68,6 +80,19 @@ class TerminalApp(App[None]):
         """Follow a change of the theme: styles of the pseudo-class ``nocolor`` belong to the theme without colors."""
         self.no_color = not self._palettes[theme].has_colors
 
+    def legend(self) -> str:
+        """What the help explains in addition to the keys."""
+        return ""
+
+    def warn(self, text: object) -> None:
+        """Notify of something that the user should know; the text may come from outside."""
+        self.notify(str(text), severity="warning", markup=False)
+
+    def action_help(self) -> None:
+        from gpumon.ui.screens.help import HelpScreen  # late: the first frame must not wait for it
+
+        self.push_screen(HelpScreen(self.screen, self.legend()))
+
     def action_theme(self) -> None:
         names = list(self._palettes)
         self.theme = names[(names.index(self.theme) + 1) % len(names)]
@@ -86,7 +111,7 @@ class TerminalApp(App[None]):
         self.notify(f"Copied {counted(count, 'line')}" if count > 1 else f"Copied: {text}", markup=False)
 
     def action_save(self) -> None:
-        name = f"gpumon-{time.strftime('%Y%m%d-%H%M%S')}"
+        name = f"gpumon-{file_stamp()}"
         save = partial(save_screen, self.export_screenshot(), screen_text(self.screen), name)
         run_in_background(save, self._report_saved, self.call_later)
 
@@ -102,10 +127,6 @@ class TerminalApp(App[None]):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The commands of Textual's palette that work here."""
         return (command for command in super().get_system_commands(screen) if command.title not in _HIDDEN_COMMANDS)
-
-    def run_after_palette(self, command: Callable[[], Awaitable[object]]) -> None:
-        """Run a command once the palette has closed."""
-        self.set_timer(_PALETTE_CLOSE_SECONDS, command)
 
     def _report_saved(self, result: Path | OSError) -> None:
         if isinstance(result, OSError):

@@ -2,7 +2,7 @@
 
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.operations.torch_processes import Owner
-from gpumon.present.empty_cache import failed_text, question_text, requested_text
+from gpumon.present.process_questions import cache_question, failed_text, requested_text
 from tests import builders
 from tests.ui.probing import GIB, PID, statistics
 
@@ -10,7 +10,7 @@ OWNER = Owner(PID, builders.process(PID, memory_bytes=61 * GIB))
 
 
 def rows(**changes: int | None) -> list[str]:
-    return [line.strip() for line in question_text(OWNER, statistics(**changes), "python train.py").splitlines()]
+    return [line.strip() for line in cache_question(OWNER, statistics(**changes), "python train.py").splitlines()]
 
 
 def test_the_question_lists_what_is_released_and_what_stays_and_why() -> None:
@@ -27,7 +27,7 @@ def test_the_question_lists_what_is_released_and_what_stays_and_why() -> None:
 
 def test_nothing_to_release_and_an_unknown_amount_are_stated() -> None:
     full = statistics(reserved_bytes=44 * GIB, active_bytes=44 * GIB, inactive_split_bytes=0)
-    assert "nothing  released: every segment holds a tensor" in question_text(OWNER, full, "")
+    assert "nothing  released: every segment holds a tensor" in cache_question(OWNER, full, "")
     unknown = rows(inactive_split_bytes=None)
     assert f"up to {60 - 43.5:.1f} GiB  released: this allocator does not report how much of it" in unknown
     assert "up to 17.0 GiB" in " ".join(rows(active_bytes=None))

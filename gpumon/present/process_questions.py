@@ -1,24 +1,64 @@
-"""The dialog that empties a process's PyTorch cache: the question, and the messages while the process works on it."""
+"""What the dialogs ask that change a process: which signal it gets, and whether it empties its cache."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gpumon.core.allocator import AllocatorStatistics
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.core.units import bytes_text
+from gpumon.core.units import age_text, bytes_text, counted, local_time_text
+from gpumon.operations.signals import SentSignal, SignalRefusal, SignalTarget
 from gpumon.operations.torch_processes import Owner
 from gpumon.present.paint.line import clipped
 from gpumon.present.probe_text import waiting_text, who_text
 
-_WARNING: Final = (
+SIGNAL_ORDER: Final = (SentSignal.TERM, SentSignal.INT, SentSignal.KILL)
+"""The signals in the order of their buttons; the first one is what a user usually wants."""
+_EFFECTS: Final = {
+    SentSignal.TERM: "asks the program to end; Slurm and Kubernetes do the same",
+    SentSignal.INT: "as Ctrl-C: Python raises KeyboardInterrupt",
+    SentSignal.KILL: "ends the process at once: no checkpoint, no cleanup",
+}
+_MAX_TARGET: Final = 220
+"""Characters of the command of a process that gets a signal."""
+_MAX_COMMAND: Final = 70
+_CACHE_WARNING: Final = (
     "The call waits until the GPU has finished all work of this process, on every GPU that the process uses. The next "
     "tensors need new memory from the driver, which is slower than the cache. Do not call it during CUDA graph "
     "capture: the capture would fail."
 )
-_MAX_COMMAND: Final = 70
 
 
-def question_text(owner: Owner, statistics: AllocatorStatistics, command: str) -> str:
+def signal_question(targets: Sequence[SignalTarget], refusals: Sequence[SignalRefusal]) -> str:
+    """The processes with their identity, those that get no signal, and the effect of each signal."""
+    lines = [f"Send a signal to {counted(len(targets), 'process')}?", ""]
+    for target in targets:
+        lines += _target_lines(target)
+    lines += [f"No signal: {refusal.reason}" for refusal in refusals]
+    lines += [""] if refusals else []
+    lines += [f"{sent.title:<8} {_EFFECTS[sent]}" for sent in SIGNAL_ORDER]
+    return "\n".join([*lines, ""])
+
+
+def foreign_question(targets: Sequence[SignalTarget], sent: SentSignal) -> str:
+    """The second question to root, about processes of other users."""
+    users = sorted({target.user for target in targets if target.is_foreign})
+    lines = [f"{sent.title} goes to processes of other users: {', '.join(users)}. Send it anyway?", ""]
+    for target in targets:
+        if target.is_foreign:
+            lines += _target_lines(target)
+    return "\n".join(lines)
+
+
+def _target_lines(target: SignalTarget) -> Iterator[str]:
+    age = age_text(max(0.0, time.time() - target.started_seconds))
+    started = local_time_text(target.started_seconds)
+    yield f"PID {target.pid}  user {target.user}  started {started} ({age} ago)"
+    yield f"  {clipped(target.command, _MAX_TARGET)}"
+    yield ""
+
+
+def cache_question(owner: Owner, statistics: AllocatorStatistics, command: str) -> str:
     """The request, what it releases, what it does not release and why, and what it costs."""
     releasable = statistics.releasable_bytes
     lines = [
@@ -33,7 +73,7 @@ def question_text(owner: Owner, statistics: AllocatorStatistics, command: str) -
         lines.append(_row(bytes_text(releasable), "released: cached, in segments without a tensor"))
     else:
         lines.append(_row("nothing", "released: every segment holds a tensor"))
-    return "\n".join([*lines, *_remaining_rows(owner, statistics), "", _WARNING, ""])
+    return "\n".join([*lines, *_remaining_rows(owner, statistics), "", _CACHE_WARNING, ""])
 
 
 def _remaining_rows(owner: Owner, statistics: AllocatorStatistics) -> Iterator[str]:

@@ -1,15 +1,18 @@
-"""The short answer of explain as lines: at most fourteen, the first thing to do on the third at the latest.
+"""Explanations as lines of text: the short answer, at most fourteen lines, and the layout of the long form.
 
-It is separate from `present.explain`, which imports Rich, so that `gpumon explain` starts quickly.
+The first thing to do stands on the third line of the answer at the latest. The layout is that of the screen, too.
+
+The module is separate from `present.explain`, which imports Rich, so that `gpumon explain` starts quickly.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import Enum
 from typing import Final, NamedTuple
 
 from gpumon.errors.answer import Advice, LogAnswer
+from gpumon.errors.text_blocks import BlockKind, Section, TextBlock
 from gpumon.present.paint.line import wrapped
 
 _LABEL_WIDTH: Final = 9
@@ -20,6 +23,15 @@ _MORE: Final = "…"
 """Stands for the rest of the code, which the long form shows."""
 _CLAUSE_END: Final = re.compile(r"[.;:](?= )")
 _PREPARES: Final = re.compile(r"(?:import |from \w[\w.]* import |#|$)")
+_NAME_WIDTH: Final = 25
+_MARGINS: Final = {
+    BlockKind.PARAGRAPH: ("", ""),
+    BlockKind.ITEM: ("- ", "  "),
+    BlockKind.CODE: ("    ", "    "),
+    BlockKind.QUOTE: ("> ", "> "),
+    BlockKind.ROW: ("", " " * (_NAME_WIDTH + 1)),
+}
+"""What precedes the first line of a block, and the other ones."""
 
 
 class AnswerRole(Enum):
@@ -125,3 +137,50 @@ def _continued(line: str, width: int) -> list[str]:
         return [line]
     cut = line.rfind(" ", 0, width - 2)
     return [f"{line[:cut]} \\", *(f"  {rest}" for rest in _continued(line[cut + 1 :], width - 2))]
+
+
+class LayoutLine(NamedTuple):
+    """A line of text.
+
+    Attributes:
+        margin: What precedes the text: indentation, a bullet, or the name of a value.
+        text: The text.
+        kind: The kind of block that it belongs to, or None for a heading.
+    """
+
+    margin: str
+    text: str
+    kind: BlockKind | None
+
+
+def layout(
+    sections: Iterable[Section], width: int, *, indent: str = "", is_for_copying: bool = False
+) -> Iterator[LayoutLine]:
+    """Lays sections out, with an empty line between them.
+
+    Args:
+        sections: The sections.
+        width: Cells per line.
+        indent: Precedes every line but headings.
+        is_for_copying: Whether code and long words may exceed the width instead of being wrapped.
+    """
+    for number, section in enumerate(sections):
+        if number:
+            yield LayoutLine("", "", BlockKind.PARAGRAPH)
+        yield LayoutLine("", section.heading, None)
+        for block in section.blocks:
+            yield from _block_lines(block, width, indent, is_for_copying=is_for_copying)
+
+
+def _block_lines(block: TextBlock, width: int, indent: str, *, is_for_copying: bool) -> Iterator[LayoutLine]:
+    first, rest = _MARGINS[block.kind]
+    text = block.text
+    if block.kind is BlockKind.ROW:
+        name, _, text = block.text.partition("\t")
+        first = f"{name:<{_NAME_WIDTH}} "
+    if block.kind is BlockKind.CODE and is_for_copying:
+        lines = text.splitlines()
+    else:
+        lines = wrapped(text, width - len(indent) - len(rest), breaks_words=not is_for_copying)
+    for number, line in enumerate(lines):
+        yield LayoutLine(indent + (rest if number else first), line, block.kind)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gpumon.core.device_properties import PROPERTY_NAMES, DeviceProperties
-from gpumon.core.units import MISSING, bytes_text, megahertz_text
+from gpumon.core.units import MISSING, bytes_text, count_text, megahertz_text
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, section_heading
 
 _LABEL: Final = 26
@@ -46,9 +46,9 @@ def _heading(members: Sequence[DeviceProperties]) -> str:
 def _rows(kind: DeviceProperties) -> Iterator[tuple[str, str]]:
     """Label and value of each property."""
     yield "Compute capability", kind.compute_capability or MISSING
-    yield "SMs", f"{_count(kind.sm_count)} ({_count(kind.core_count)} FP32 cores)"
-    yield "Threads", f"warps of {_count(kind.warp_size)}, {_count(kind.max_threads_per_sm)} per SM"
-    yield "Registers per SM", _count(kind.registers_per_sm)
+    yield "SMs", f"{count_text(kind.sm_count)} ({count_text(kind.core_count)} FP32 cores)"
+    yield "Threads", f"warps of {count_text(kind.warp_size)}, {count_text(kind.max_threads_per_sm)} per SM"
+    yield "Registers per SM", count_text(kind.registers_per_sm)
     block, optin = kind.shared_memory_per_block_bytes, kind.shared_memory_per_block_optin_bytes
     yield "Shared memory per SM", bytes_text(kind.shared_memory_per_sm_bytes)
     yield "Shared memory per block", f"{bytes_text(block)}, up to {bytes_text(optin)} on request"
@@ -56,11 +56,7 @@ def _rows(kind: DeviceProperties) -> Iterator[tuple[str, str]]:
     yield "SM clock", f"{megahertz_text(kind.clock_sm_max_hertz)} MHz"
     yield "Memory", bytes_text(kind.memory_total_bytes)
     clock = megahertz_text(kind.clock_memory_max_hertz)
-    yield "Memory bus", f"{_count(kind.memory_bus_width_bits)} bits at {clock} MHz"
-    yield "PCIe", f"generation {_count(kind.pcie_generation_max)}, {_count(kind.pcie_width_max)} lanes"
+    yield "Memory bus", f"{count_text(kind.memory_bus_width_bits)} bits at {clock} MHz"
+    yield "PCIe", f"generation {count_text(kind.pcie_generation_max)}, {count_text(kind.pcie_width_max)} lanes"
     instances = f", {kind.mig_instances} MIG devices" if kind.mig_instances else ""
     yield "MIG", f"{kind.mig_mode or MISSING}{instances}"
-
-
-def _count(value: int | None) -> str:
-    return MISSING if value is None else f"{value:,}"

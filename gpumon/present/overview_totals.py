@@ -4,11 +4,17 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from gpumon.core.model import Device, Frame, Host, short_product_name
-from gpumon.core.units import MISSING, counted, number_text
+from gpumon.core.units import (
+    MISSING,
+    compact_gibibytes_text,
+    compact_rate_text,
+    counted,
+    number_text,
+    percent_of,
+)
 from gpumon.health.alerts import ranges_text
 from gpumon.present.device_table import DeviceRow
 from gpumon.present.metric_style import load_role, temperature_role
-from gpumon.present.overview_table import memory_text
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, plain, width_of
 from gpumon.session.view_state import ViewState
@@ -19,7 +25,6 @@ _MAX_BAR: Final = 24
 _MAX_NAME: Final = 18
 _MAX_INDICES: Final = 12
 """Cells of a list of GPUs."""
-_RATE_STEPS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 class Gauge(NamedTuple):
@@ -105,11 +110,11 @@ def _gpu_parts(view: ViewState) -> list[Part]:
     utilization = _mean(_values(fresh, "utilization_gpu_percent"))
     used, total = _sums(fresh, "memory_used_bytes", "memory_total_bytes")
     power, limit = _sums(fresh, "power_watts", "power_limit_watts")
-    memory = None if used is None or not total else 100 * used / total
+    memory = percent_of(used, total)
     return [
         Gauge("util", utilization, f"{number_text(utilization)}%", load_role(utilization)),
-        Gauge("mem", memory, f"{memory_text(used)}/{memory_text(total)}G", load_role(memory)),
-        Gauge("power", None if power is None or not limit else 100 * power / limit, _power(power, limit), Role.POWER),
+        Gauge("mem", memory, f"{compact_gibibytes_text(used)}/{compact_gibibytes_text(total)}G", load_role(memory)),
+        Gauge("power", percent_of(power, limit), _power(power, limit), Role.POWER),
         _hottest(view, fresh),
         line(Span(_versions(frame), Role.DIM)),
     ]
@@ -119,10 +124,10 @@ def _host_parts(frame: Frame, rows: Sequence[DeviceRow]) -> list[Part]:
     host = frame.host
     total, available = host.memory_total_bytes, host.memory_available_bytes
     used = None if total is None or available is None else total - available
-    memory = None if used is None or not total else 100 * used / total
+    memory = percent_of(used, total)
     return [
         Gauge("cpu", host.cpu_percent, f"{number_text(host.cpu_percent)}%", load_role(host.cpu_percent)),
-        Gauge("ram", memory, f"{memory_text(used)}/{memory_text(total)}G", load_role(memory)),
+        Gauge("ram", memory, f"{compact_gibibytes_text(used)}/{compact_gibibytes_text(total)}G", load_role(memory)),
         _rates("net", ("↓", host.network_receive_bytes_per_second), ("↑", host.network_transmit_bytes_per_second)),
         _free(rows),
         _disk_and_cpus(host),
@@ -192,19 +197,8 @@ def _disk_and_cpus(host: Host) -> Line:
 
 
 def _rates(label: str, *rates: tuple[str, float | None]) -> Line:
-    texts = " ".join(f"{mark}{short_rate_text(rate):<4}" for mark, rate in rates)
+    texts = " ".join(f"{mark}{compact_rate_text(rate):<4}" for mark, rate in rates)
     return line(Span(f"{label} ", Role.DIM), texts.rstrip())
-
-
-def short_rate_text(rate: float | None) -> str:
-    """Bytes per second in at most four cells, without the unit: ``1.2G``, ``310M``, ``0``."""
-    if rate is None:
-        return MISSING
-    for factor, unit in _RATE_STEPS:
-        if rate >= factor * 0.9995:
-            scaled = rate / factor
-            return f"{scaled:.1f}{unit}" if scaled < 9.95 else f"{scaled:.0f}{unit}"
-    return "0" if rate < 1 else f"{rate:.0f}"
 
 
 def _values(devices: Iterable[Device], metric: str) -> list[float]:

@@ -1,0 +1,78 @@
+"""`gpumon devices`, `gpumon memory` and `gpumon topology`: one report of this host, as text or as JSON."""
+
+import click
+
+from gpumon.cli.options import debug_option, json_option
+from gpumon.cli.output import print_json, print_lines, report_width
+from gpumon.core.problems import CommandError, ExitCode, Problem
+
+
+@click.command(short_help="Show the hardware of every GPU.")
+@json_option("devices", "Print one JSON document; missing values are null, with the reason.")
+@debug_option
+def devices(as_json: bool) -> None:
+    """Print the hardware of every GPU: multiprocessors, registers, shared memory, caches, memory, PCIe and MIG.
+
+    NVML and the CUDA driver are queried once, without a CUDA context and without PyTorch.
+    """
+    from gpumon.core.device_properties import to_document
+    from gpumon.operations.devices import read_devices
+
+    gpus, problem = read_devices()
+    if as_json:
+        print_json(to_document(gpus))
+    elif gpus:
+        from gpumon.present.text.devices import device_list_lines
+
+        print_lines(device_list_lines(gpus, report_width(120)))
+    _raise(problem)
+
+
+@click.command(short_help="Show what the memory of each GPU is used for.")
+@json_option("memory")
+@debug_option
+def memory(as_json: bool) -> None:
+    """Print the memory of each GPU: which process holds it, for what, and what would free it.
+
+    The parts inside a process are known only if the process has a probe; gpumon watch starts a program with one.
+    """
+    from gpumon.operations.one_shot import sample_with_probes
+
+    sample = sample_with_probes()
+    if as_json:
+        from gpumon.operations.memory_document import memory_document
+
+        print_json(memory_document(*sample))
+    elif sample.frame.devices:
+        from gpumon.present.text.memory import memory_report_lines
+
+        click.echo("\n".join(memory_report_lines(sample, report_width(100))))
+    _raise(sample.frame.problems.get("driver"))
+
+
+@click.command(short_help="Show how the GPUs are connected.")
+@json_option("topology", "Print one JSON document; missing values are null, with the reason.")
+@debug_option
+def topology(as_json: bool) -> None:
+    """Print how the GPUs are connected to each other, to the processors and to the network cards, and what is wrong.
+
+    The matrix uses the words of nvidia-smi topo -m. The rates of the NVLinks are those of half a second.
+    """
+    from gpumon.core.topology import to_document
+    from gpumon.operations.topology import read_topology_with_rates
+
+    connections = read_topology_with_rates()
+    if as_json:
+        from gpumon.health.topology import topology_findings
+
+        print_json({**to_document(connections), "findings": list(topology_findings(connections))})
+    elif connections.gpus:
+        from gpumon.present.topology import topology_lines
+
+        print_lines(topology_lines(connections, report_width(120)))
+    _raise(connections.problems.get("driver"))
+
+
+def _raise(problem: Problem | None) -> None:
+    if problem is not None:
+        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)

@@ -1,0 +1,55 @@
+"""Opens the screen for a command. Textual is imported when it opens, so that other commands start fast."""
+
+import gc
+import os
+from typing import TYPE_CHECKING, NoReturn
+
+from gpumon.cli.group import appearance, notices, thresholds, warnings
+
+if TYPE_CHECKING:
+    from gpumon.fleet.settings import FleetSource
+    from gpumon.streams.base import Stream
+
+
+def show(
+    stream: "Stream",
+    theme: str,
+    mouse: bool,
+    history: float,
+    *,
+    is_read_only: bool,
+    fleet: "FleetSource | None" = None,
+    opens_fleet: bool = False,
+) -> NoReturn:
+    """Open the screen. The stream starts first, so that frames arrive while the screen's library is imported."""
+    from gpumon.core.heap import limit_heap
+    from gpumon.ui import terminal
+
+    terminal.require()
+    terminal.set_textual_defaults()
+    limit_heap()  # before the first thread, which would get a separate heap
+    gc.disable()  # imports make no garbage; the app enables it again
+    stream.start()
+    try:
+        with terminal.start_note():
+            from gpumon.ui.app import GpumonApp
+
+            look = appearance()
+            app = GpumonApp(
+                stream,
+                theme,
+                history,
+                notice=" ".join(warnings()),
+                thresholds=thresholds(),
+                user_palettes=look.palettes(),
+                columns=look.columns,
+                keymap=look.keymap,
+                notices=notices(),
+                is_read_only=is_read_only,
+                fleet=fleet,
+                opens_fleet=opens_fleet,
+            )
+        code = terminal.run(app, stream.close, mouse=mouse)
+    finally:
+        stream.close()
+    os._exit(code)  # the terminal is restored; a regular exit would wait for threads that wait for the driver
