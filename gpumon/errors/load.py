@@ -36,7 +36,7 @@ STANDARD_CACHE: Final = frozenset(
 _CACHE: Final = {ContextState.DEAD: CONTEXT_IS_DEAD, ContextState.RESET: BELOW_PYTORCH}
 """What `torch.cuda.empty_cache()` does for an entry that does not say it, by the context; for others, nothing."""
 
-_TYPES: Final = {
+SLOT_TYPES: Final = {
     "int": (r"\d", 20, ""),
     "signed": (r"-?\d", 20, ""),
     "decimal": (r"[\d.]", 20, ""),
@@ -51,7 +51,7 @@ _TYPES: Final = {
 }
 """The types of slots: a set of characters, how many of them at most unless the slot says it, and whether as few of them
 as possible. A number behind the name of a type replaces the maximum."""
-_FIXED_TYPES: Final = {
+FIXED_SLOT_TYPES: Final = {
     "any": r"[^\n]{0,200}?",
     "size": r"[\d.]{1,16} (?:bytes|[KMGT]i?B)",
     "shape": r"\[[\d, -]{0,120}\]",
@@ -67,7 +67,7 @@ _FIX_SLOT: Final = re.compile(r"\{(\{[a-z_]\w*(?::[^{}\n]*)?\})\}|\{([a-z_]\w*(?
 """A slot in a fix, or text that would be one, in doubled braces."""
 _TYPE: Final = re.compile(r"(?P<name>[a-z]+)(?P<size>\d*)")
 _RAISED: Final = frozenset({"in-package", "in-model-code", "in-own-code"})
-_FLAGS: Final = {"says/": {"case", "at-end", *_RAISED}, "says": {"case", "at-end", "word", "start", *_RAISED}}
+FLAGS: Final = {"says/": {"case", "at-end", *_RAISED}, "says": {"case", "at-end", "word", "start", *_RAISED}}
 """Words before a wording: it is case-sensitive, counts only at the end of a log, consists of whole words, stands at the
 start of a line, or is an exception of a package, of code that came with a model, or of the user's own code."""
 _KINDS: Final = frozenset({"fatal", "notice", "echo"})
@@ -159,7 +159,7 @@ def parse(text: str, where: str, line: int = 1) -> KnownError:
     words = head.head.split()
     if head.keyword != "error" or len(words) < 4 or words[-2] != "context" or not _KINDS.issuperset(words[1:-2]):
         raise head.fail("not: error ID KIND context STATE")
-    builder = _Builder(words[0], ContextState(words[-1]), frozenset(words[1:-2]))
+    builder = EntryBuilder(words[0], ContextState(words[-1]), frozenset(words[1:-2]))
     for some in fields:
         method = getattr(builder, f"add_{some.keyword.replace('/', '_regex')}", None)
         if method is None:
@@ -168,7 +168,7 @@ def parse(text: str, where: str, line: int = 1) -> KnownError:
     return builder.error(head)
 
 
-class _Builder:
+class EntryBuilder:
     """Collects the fields of an entry; a field is added by the method with its name."""
 
     def __init__(self, error_id: str, context: ContextState, kinds: frozenset[str]) -> None:
@@ -192,7 +192,6 @@ class _Builder:
         self._texts[some.keyword] = some.text
 
     add_section = add_title = add_means = add_cache = add_seen = add_program = add_leads = add_reasons = _set
-    add_priority = _set
 
     def add_cause(self, some: _Field) -> None:
         _, condition, text = some.with_condition()
@@ -309,7 +308,7 @@ def _filled(text: str, values: Values, *, is_code: bool) -> str | None:
 def _wording(some: _Field) -> tuple[Wording, bool]:
     """A wording, and whether it counts only at the end of a log."""
     flags, text = [], some.head
-    while (word := text.partition(" ")[0]) in _FLAGS[some.keyword]:
+    while (word := text.partition(" ")[0]) in FLAGS[some.keyword]:
         flags.append(word)
         text = text.partition(" ")[2].lstrip()
     regex = text if some.keyword == "says/" else regex_of(text, some)
@@ -342,11 +341,11 @@ def _slot_regex(kind: str, some: _Field) -> str:
     if "|" in kind:
         choices = [re.escape(choice) for choice in kind.split("|")]
         return f"(?:{'|'.join(choices[:-1])})?" if not choices[-1] else f"(?:{'|'.join(choices)})"
-    if kind in _FIXED_TYPES:
-        return _FIXED_TYPES[kind]
+    if kind in FIXED_SLOT_TYPES:
+        return FIXED_SLOT_TYPES[kind]
     match = _TYPE.fullmatch(kind)
-    if match is not None and match["name"] in _TYPES:
-        characters, size, ending = _TYPES[match["name"]]
+    if match is not None and match["name"] in SLOT_TYPES:
+        characters, size, ending = SLOT_TYPES[match["name"]]
         return f"{characters}{{1,{match['size'] or size}}}{ending}"
     piece = _shared().pieces.get(kind)
     if piece is None:
