@@ -75,7 +75,6 @@ class Cause:
         chain: From the end to the root.
         confidence: How sure this is.
         reason: What the confidence rests on.
-        echoes: How many other failures follow from the root.
         is_echo: Whether the log only has failures that follow from another one, such as timeouts.
         ignored: Failures before the end that did not cause it, and warnings.
     """
@@ -85,7 +84,6 @@ class Cause:
     chain: tuple[LogFailure, ...]
     confidence: Confidence
     reason: str
-    echoes: int
     ignored: tuple[Notice, ...]
     is_echo: bool = False
 
@@ -105,7 +103,7 @@ def cause_of(reading: LogReading) -> Cause | None:
     confidence, reason = _confidence(root, failures, is_by_kind=is_by_kind)
     identified = root.matches or tuple(_identified(root))
     root = replace(root, matches=tuple(replace(match, is_cause=True) for match in in_place(identified, reading)))
-    return Cause(root, failures[-1], chain, confidence, reason, len(failures) - 1, ignored, grade >= _ECHO)
+    return Cause(root, failures[-1], chain, confidence, reason, ignored, grade >= _ECHO)
 
 
 def _is_late(ended: LogFailure, failures: Sequence[LogFailure]) -> bool:

@@ -23,15 +23,12 @@ def index_text() -> str:
     entries = []
     for path in entry_files():
         for error_id, line, text in entry_texts(path):
-            error = parse(text, path.name, line)
-            priority = next((int(row.split()[1]) for row in text.splitlines() if row.startswith("priority ")), 0)
-            entries.append((-priority, error, error_id, path.stem))
-    entries.sort(key=lambda entry: entry[0])
-    needles = _needles([error for _, error, _, _ in entries])
-    lines = [json.dumps([error_id, stem]) for _, _, error_id, stem in entries]
+            entries.append((parse(text, path.name, line), error_id, path.stem))
+    needles = _needles([error for error, _, _ in entries])
+    lines = [json.dumps([error_id, stem]) for _, error_id, stem in entries]
     rows = [f"{json.dumps(needle)}: {json.dumps(pairs)}" for needle, pairs in sorted(needles.items())]
     joint = ",\n"
-    raised = [order for order, (_, error, _, _) in enumerate(entries) if any(map(_RAISED_IN, error.wordings))]
+    raised = [order for order, (error, _, _) in enumerate(entries) if any(map(_RAISED_IN, error.wordings))]
     return (
         f'{{"entries": [\n{joint.join(lines)}\n],\n"raised": {json.dumps(raised)},\n'
         f'"needles": {{\n{joint.join(rows)}\n}}}}\n'

@@ -14,6 +14,7 @@ from gpumon.errors.prefixes import Timestamp, timestamp_of
 from gpumon.errors.programs import signs_in
 from gpumon.errors.rank import names_of
 from gpumon.errors.scan import LogBlock
+from gpumon.errors.signs import has_information_level
 from gpumon.errors.tracebacks import CAUGHT_ABOVE, TRACEBACK
 from gpumon.errors.wrapped_search import PatternHit
 
@@ -30,11 +31,6 @@ _MAX_LINES_NEAR: Final = 24
 """Lines around an error that show the operating system and the program."""
 _MAX_TRACEBACK_LINES: Final = 32
 _WARNING: Final = re.compile(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} |(?:^|[:\]] )W [\w/.-]+:\d+\]")
-_INFORMATION: Final = re.compile(
-    r"\b(?:INFO|DEBUG)\b|(?:^|\[)I\d{4}[ :]|level=(?:info|debug)|(?:^|[:\]] )I [\w/.-]+:\d+\]"
-)
-_MAX_LEVEL: Final = 200
-"""Characters at the start of a line in which its level is searched."""
 
 
 def match_of(block: LogBlock, hit: PatternHit) -> Match:
@@ -65,9 +61,7 @@ def lines_near(block: LogBlock, hit: PatternHit) -> list[str]:
 def is_mere_warning(block: LogBlock, hit: PatternHit) -> bool:
     """Whether the line is only a warning, or an information, so that the program continues."""
     line = block.lines[hit.position]
-    return (
-        hit.error.is_warning or _is_warning(block, hit.position) or _INFORMATION.search(line, 0, _MAX_LEVEL) is not None
-    )
+    return hit.error.is_warning or _is_warning(block, hit.position) or has_information_level(line)
 
 
 def _last_error(hit: PatternHit) -> Iterator[tuple[str, str]]:

@@ -103,8 +103,10 @@ _UNIT_SIGNS: Final = ("step", "iter", "epoch", "batch", "update", "round")
 _LOSS: Final = re.compile(r"loss[\"']?[ \t]*[:=][ \t]*-?\d")
 _ENDINGS: Final = ("exit", "abort", "shut", "terminat", "kill", "stopp", "clean", "giving up", "traceback")
 _GOES_ON: Final = ("retry", "skip", "ignor", "continu", "fallback", "falling back", "try again", "recover")
-_INFORMATION: Final = re.compile(r"\bINFO\b|(?:^|\[)I\d{4}[ :]|level=info")
-_MAX_LEVEL: Final = 120
+_INFORMATION: Final = re.compile(
+    r"\b(?:INFO|DEBUG)\b|(?:^|\[)I\d{4}[ :]|level=(?:info|debug)|(?:^|[:\]] )I [\w/.-]+:\d+\]"
+)
+_MAX_LEVEL: Final = 200
 """Characters at the start of a line in which its level is searched."""
 _RESTART: Final = re.compile(
     r"(?i:restarting worker group|restart_count[=:] ?[1-9]|\brestarting (?:the )?(?:training|job|run|from)"
@@ -210,9 +212,14 @@ def is_success(line: str) -> bool:
     return _has_any(_SUCCESS_SIGNS, lower) and _SUCCESS.search(lower) is not None and not _has_any(_NEGATIONS, lower)
 
 
+def has_information_level(line: str) -> bool:
+    """Whether a line has the level of an information or below."""
+    return _INFORMATION.search(line, 0, _MAX_LEVEL) is not None
+
+
 def is_information(line: str) -> bool:
     """Whether a logger wrote a line that reports no failure."""
-    return _INFORMATION.search(line, 0, _MAX_LEVEL) is not None and not _has_any(_ENDINGS, line[:_MAX_LINE].lower())
+    return has_information_level(line) and not _has_any(_ENDINGS, line[:_MAX_LINE].lower())
 
 
 def restarts(line: str) -> bool:
