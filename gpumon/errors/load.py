@@ -6,7 +6,7 @@ wordings; the text of an entry is read only if one of its needles is in a log, o
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -159,16 +159,15 @@ def parse(text: str, where: str, line: int = 1) -> KnownError:
     words = head.head.split()
     if head.keyword != "error" or len(words) < 4 or words[-2] != "context" or not _KINDS.issuperset(words[1:-2]):
         raise head.fail("not: error ID KIND context STATE")
-    builder = EntryBuilder(words[0], ContextState(words[-1]), frozenset(words[1:-2]))
+    builder = _Builder(words[0], ContextState(words[-1]), frozenset(words[1:-2]))
     for some in fields:
-        method = getattr(builder, f"add_{some.keyword.replace('/', '_regex')}", None)
-        if method is None:
+        if some.keyword not in FIELDS:
             raise some.fail(f"no field is called {some.keyword!r}")
-        method(some)
+        FIELDS[some.keyword](builder, some)
     return builder.error(head)
 
 
-class EntryBuilder:
+class _Builder:
     """Collects the fields of an entry; a field is added by the method with its name."""
 
     def __init__(self, error_id: str, context: ContextState, kinds: frozenset[str]) -> None:
@@ -270,6 +269,14 @@ class EntryBuilder:
             facts=tuple(self._facts),
             host=tuple(self._host),
         )
+
+
+FIELDS: Final[Mapping[str, Callable[[_Builder, _Field], None]]] = {
+    name.removeprefix("add_").replace("_regex", "/"): method
+    for name, method in vars(_Builder).items()
+    if name.startswith("add_")
+}
+"""What adds each field of an entry."""
 
 
 def _fix(some: _Field) -> Fix:
