@@ -14,7 +14,8 @@ from gpumon.errors.explanation import Explanation, explanation_of
 from gpumon.errors.find import ErrorFinder
 from gpumon.errors.load import catalogue
 from gpumon.errors.oom import explain_oom
-from gpumon.errors.reading import LogReader, LogReading, merged
+from gpumon.errors.reader import LogReader
+from gpumon.errors.reading import LogReading, merged
 from gpumon.errors.source import log_files, log_pieces, open_log
 
 _CHUNK_BYTES: Final = 1 << 20
