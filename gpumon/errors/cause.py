@@ -1,14 +1,14 @@
 """Decides how the last run of a log ended and what caused it: backwards from the end to the root."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from gpumon.errors import signs
 from gpumon.errors.conditions import condition
 from gpumon.errors.entry import ContextState, Values
+from gpumon.errors.lazy_pattern import LazyPattern
 from gpumon.errors.match import Match
 from gpumon.errors.prefixes import ClockKind
 from gpumon.errors.programs import is_relevant, program_of, program_of_errors
@@ -28,7 +28,7 @@ _FORMS: Final = {
 _DAY_SECONDS: Final = 24 * 3600.0
 _PERIOD_SECONDS: Final = {ClockKind.TIME_OF_DAY: _DAY_SECONDS, ClockKind.WITHOUT_YEAR: 366 * _DAY_SECONDS}
 """The period after which a clock restarts: two errors may be on both sides of midnight or of a new year."""
-_REPORTS: Final = re.compile(
+_REPORTS: Final = LazyPattern(
     r"(?:ChildFailedError|CalledProcessError|Process(?:Exited|Raised)Exception|SystemExit|SubprocessError"
     r"|SignalException|metadata-generation-failed|subprocess-exited-with-error)$"
 )
@@ -45,9 +45,9 @@ _CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
 """How processes die by themselves or are killed, but not those that a launcher ends, or that end themselves."""
 _MAX_LINES_TO_REASON: Final = 5000
 """Lines between NCCL's warning and the error that it explains."""
-_OBJECT: Final = re.compile(r"[\w./:@-]*[/\d:][\w./:@-]*")
+_OBJECT: Final = LazyPattern(r"[\w./:@-]*[/\d:][\w./:@-]*")
 _MIN_OBJECT: Final = 7
-_NOT_A_NUMBER: Final = re.compile(r"(?i)\b(?:nan|inf|non-?finite)\b")
+_NOT_A_NUMBER: Final = LazyPattern(r"(?i)\b(?:nan|inf|non-?finite)\b")
 
 
 _ECHO: Final = 3
@@ -65,8 +65,7 @@ class Confidence(str, Enum):
     """The error has no entry."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(NamedTuple):
     """Why the last run of a log failed.
 
     Attributes:

@@ -79,7 +79,7 @@ def _unknown_document(error: UnknownError, *, is_cause: bool) -> dict[str, Any]:
         "rank": error.rank,
         "time": _time(error.timestamp),
         "is_cause": is_cause,
-        "frame": None if frame is None else asdict(frame),
+        "frame": None if frame is None else frame._asdict(),
         "around": [_line_document(line) for line in error.around],
         "fixes": _fix_documents(next_steps(error)),
         "attach": _fix_documents(ATTACHMENTS),

@@ -1,9 +1,8 @@
 """Finds what failed in a block of a log: exceptions, known errors, signals, exit codes and lines of errors."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -12,6 +11,7 @@ from gpumon.errors import signs
 from gpumon.errors.entry import ContextState
 from gpumon.errors.match import Match
 from gpumon.errors.matches import match_of, timestamp_at
+from gpumon.errors.patterns import LetterWords
 from gpumon.errors.reading import FailureKind, LogFailure
 from gpumon.errors.scan import LogBlock
 from gpumon.errors.tracebacks import CAUGHT_ABOVE, Raised, exceptions
@@ -23,25 +23,6 @@ _MAX_LINES_PER_SIGN: Final = 512
 """Lines per block and sign that are examined, from the end."""
 _LINES_BEFORE: Final = 8
 _LINES_AFTER: Final = 4
-_WEAK_SIGNS: Final = (
-    "rror",
-    "ERROR",
-    "FATAL",
-    "CRITICAL",
-    "fatal",
-    "FAILED",
-    "E: ",
-    "*** ",
-    "not found",
-    "No such file",
-    "annot exec",
-    "ermission denied",
-    "build stopped",
-)
-_END_SIGNS: Final = (
-    *("xit", "ignal", "eturned ", "failed with ", "Killed", "Aborted", "Segmentation fault", "Bus error", "Terminated"),
-    *("Illegal instruction", "Floating point exception", "local_rank: ", " failed", " error"),
-)
 
 
 class FailureLines(NamedTuple):
@@ -169,9 +150,25 @@ def is_lasting(match: Match) -> bool:
     return match.error.is_leading or match.error.context is ContextState.RESET
 
 
+def with_letters(texts: Iterable[str]) -> Mapping[str, bytes]:
+    """Texts, each with the letters of its longest word, in lower case: a log without these does not contain it."""
+    return {text: max(LetterWords(text).words, key=len, default=b"") for text in texts}
+
+
+_SIGNS: Final = with_letters(
+    (
+        *("xit", "ignal", "eturned ", "failed with ", "Killed", "Aborted", "Segmentation fault", "Bus error"),
+        *("Terminated", "Illegal instruction", "Floating point exception", "local_rank: ", " failed", " error"),
+        *("rror", "ERROR", "FATAL", "CRITICAL", "fatal", "FAILED", "E: ", "*** ", "not found", "No such file"),
+        *("annot exec", "ermission denied", "build stopped"),
+    )
+)
+"""Parts of lines about the end of a process, or about an error."""
+
+
 def _add_others(block: LogBlock, covered: set[int], found: BlockFailures) -> None:
     """Adds signals, exit codes and lines of errors, apart from those that were read already."""
-    for position in positions_with(block, (*_END_SIGNS, *_WEAK_SIGNS)):
+    for position in positions_with(block, _SIGNS):
         if position in covered or not block.first <= position < block.end:
             continue
         line, text = block.lines[position], block.texts[position]
@@ -210,20 +207,21 @@ def numbered(block: LogBlock, position: int) -> NumberedLine:
     return NumberedLine(block.numbers[position], safe_text(block.lines[position].rstrip(), _MAX_TEXT))
 
 
-def positions_with(block: LogBlock, needles: Sequence[str]) -> list[int]:
-    """The lines of a block that contain one of some texts, for each at most a fixed number, from the end."""
-    text = "\n".join(block.lines)
-    starts: list[int] | None = None
+def positions_with(block: LogBlock, signs_of_lines: Mapping[str, bytes]) -> list[int]:
+    """The lines of a block that contain one of some texts, for each at most a fixed number, from the end.
+
+    Args:
+        block: The block.
+        signs_of_lines: The texts, each with letters of a word of it; see `with_letters`.
+    """
     positions: set[int] = set()
-    for needle in needles:
-        end = len(text)
+    for sign, letters in signs_of_lines.items():
+        end = len(block.text) if letters in block.words.vocabulary else 0
         for _ in range(_MAX_LINES_PER_SIGN):
-            index = text.rfind(needle, 0, end)
+            index = block.text.rfind(sign, 0, end)
             if index < 0:
                 break
-            if starts is None:
-                starts = list(accumulate((len(line) + 1 for line in block.lines), initial=0))
-            position = bisect_right(starts, index) - 1
+            position = bisect_right(block.starts, index) - 1
             positions.add(position)
-            end = starts[position]
+            end = block.starts[position]
     return sorted(positions)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from gpumon.errors.entry import Code, ContextState, Fix, KnownError, Values, Wording
 
@@ -220,7 +220,7 @@ class _Builder:
         for fix in _shared_fixes(name, some):
             both = f"({fix.when}) and ({condition})" if fix.when and condition else fix.when or condition
             is_first, is_hidden = _MODES[mode] if mode else (fix.is_first, fix.is_hidden_otherwise)
-            self._fixes.append(replace(fix, when=both, is_first=is_first, is_hidden_otherwise=is_hidden))
+            self._fixes.append(fix._replace(when=both, is_first=is_first, is_hidden_otherwise=is_hidden))
 
     def add_source(self, some: _Field) -> None:
         self._sources.append(some.text)
@@ -294,7 +294,7 @@ def filled(fix: Fix, values: Values) -> Fix | None:
     if _MARK not in fix.text and _MARK not in fix.code:
         return fix
     text, code = _filled(fix.text, values, is_code=False), _filled(fix.code, values, is_code=True)
-    return None if text is None or code is None else replace(fix, text=text, code=code)
+    return None if text is None or code is None else fix._replace(text=text, code=code)
 
 
 def _filled(text: str, values: Values, *, is_code: bool) -> str | None:
@@ -360,8 +360,7 @@ def _slot_regex(kind: str, some: _Field) -> str:
     return piece
 
 
-@dataclass(frozen=True)
-class _Shared:
+class _Shared(NamedTuple):
     """What several entries use, by its name.
 
     Attributes:
@@ -415,13 +414,12 @@ class ErrorCatalogue(Mapping[str, KnownError]):
 
     Args:
         entries: The ids in order, each with its file.
-        needles: The needles, each with its rarest pieces (see `rarest_pieces`), then the index of each entry that has
-            it and, behind that, the index of the wording.
+        needles: The needles by their rarest gram, see `index_rows`.
         raised: The indexes of entries with exceptions that mean something else where other code raises them.
     """
 
     def __init__(
-        self, entries: Sequence[tuple[str, str]], needles: Mapping[str, Sequence[Any]], raised: Sequence[int] = ()
+        self, entries: Sequence[tuple[str, str]], needles: Mapping[str, str], raised: Sequence[int] = ()
     ) -> None:
         self.ids: Final = [error_id for error_id, _ in entries]
         self.needles: Final = needles

@@ -1,8 +1,8 @@
 """Frozen records of the known errors in a log."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from gpumon.errors.conditions import Case
 from gpumon.errors.entry import ContextState, Fix, KnownError, Values
@@ -17,8 +17,7 @@ _MAX_FIXES: Final = 8
 """More are a list to search in, not an answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class OomReport:
+class OomReport(NamedTuple):
     """What the report of a probe contains in addition to the error, for a process that ran out of memory.
 
     Attributes:
@@ -133,4 +132,4 @@ def _best(fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     """The best fixes; the first one is no alternative to another one."""
     first, *others = fixes[:_MAX_FIXES]
     text = first.text.removeprefix("Or ")
-    return (first if text == first.text else replace(first, text=text[0].upper() + text[1:])), *others
+    return (first if text == first.text else first._replace(text=text[0].upper() + text[1:])), *others

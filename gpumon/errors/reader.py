@@ -7,15 +7,22 @@ its last run ended.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
 from typing import Final
 
 from gpumon.errors import signs
 from gpumon.errors.entry import ContextState
 from gpumon.errors.facts.platforms import platform_of
-from gpumon.errors.failures import BlockFailures, failures_in, is_lasting, numbered, positions_with, with_values
+from gpumon.errors.failures import (
+    BlockFailures,
+    failures_in,
+    is_lasting,
+    numbered,
+    positions_with,
+    with_letters,
+    with_values,
+)
 from gpumon.errors.find import ErrorFinder
 from gpumon.errors.match import Match
 from gpumon.errors.matches import lines_near, timestamp_at
@@ -49,6 +56,7 @@ _MAX_ORDINARY: Final = {FailureKind.LOGGED: 40, FailureKind.REPORTED: 40, Failur
 """Ordinary lines after which an error that is only a line of text was not the end."""
 _EXECUTED: Final = "<string>"
 """The file of code that the program itself executes: it goes on if it prints anything after an exception of it."""
+_RANK_SIGNS: Final = with_letters(SIGNS)
 _NO_DIGITS: Final = str.maketrans("", "", "0123456789")
 
 
@@ -139,26 +147,25 @@ class LogReader:
         ranks = set(block.ranks)
         if ranks != {None}:
             self._ranks.update(rank for rank in ranks if rank is not None and len(self._ranks) < _MAX_OPEN)
-        walker = _Walker(block)
         position = block.first
         if self._ranks:
             self._keep_works(block)
         hits = self._finder.hits(block)
         if hits:
             near = lines_near(block, hits[0])
-            self._programs |= programs_in(block.letters, near)
+            self._programs |= programs_in(block.words.letters, near)
             self._platform = self._platform or platform_of(near)
         found = failures_in(block, hits)
         self._keep(found, hits)
         for start, stop, failure in found.failures:
             if self._open and start > position:
-                self._walk(walker, position, start)
+                self._walk(block, position, start)
             if failure is not None:
-                self._fail(failure, walker, start)
+                self._fail(failure, block, start)
             position = max(position, stop)
         if self._open and position < block.end:
-            self._walk(walker, position, block.end)
-        self._characters += walker.size(block.first, block.end)
+            self._walk(block, position, block.end)
+        self._characters += sum(map(len, block.lines[block.first : block.end])) + block.end - block.first
 
     def _keep(self, found: BlockFailures, hits: Sequence[PatternHit]) -> None:
         """Keeps what a block says about the log as a whole."""
@@ -173,7 +180,7 @@ class LogReader:
         if found.first_failed_rank is not None:
             self._first_failed = found.first_failed_rank
 
-    def _fail(self, failure: LogFailure, walker: "_Walker", position: int) -> None:
+    def _fail(self, failure: LogFailure, block: LogBlock, position: int) -> None:
         """Adds a failure to those that are open."""
         name = failure.raised.name if failure.raised else ""
         known = failure.match.error.id if failure.match else failure.text[:80].translate(_NO_DIGITS)
@@ -184,17 +191,17 @@ class LogReader:
             return
         if count >= _MAX_ECHOED or len(self._open) >= _MAX_OPEN:
             return
-        if failure.raised is not None and failure.raised.is_caught and self._works_before(walker, position):
+        if failure.raised is not None and failure.raised.is_caught and self._works_before(block, position):
             self._keep_survived(failure)
             return
         if not self._open and failure.kind not in {FailureKind.LOGGED, FailureKind.REPORTED}:
-            self._look_back(walker, position)
-        self._open.append(_Open(failure, self._offset(walker, position), key=key))
+            self._look_back(block, position)
+        self._open.append(_Open(failure, self._offset(block, position), key=key))
 
     @staticmethod
-    def _works_before(walker: "_Walker", position: int) -> bool:
+    def _works_before(block: LogBlock, position: int) -> bool:
         """Whether the program worked before it caught an exception, so that it goes on after it."""
-        lines = walker.block.lines[max(0, position - _MAX_LINES_BEFORE) : position]
+        lines = block.lines[max(0, position - _MAX_LINES_BEFORE) : position]
         return any(signs.progress(line) is not None for line in lines)
 
     def _continues(self, failure: LogFailure) -> bool:
@@ -208,20 +215,19 @@ class LogReader:
                     return True
         return False
 
-    def _offset(self, walker: "_Walker", position: int) -> int:
-        return self._characters + walker.size(walker.block.first, position)
+    def _offset(self, block: LogBlock, position: int) -> int:
+        return self._characters + block.starts[position] - block.starts[block.first]
 
-    def _look_back(self, walker: "_Walker", position: int) -> None:
+    def _look_back(self, block: LogBlock, position: int) -> None:
         """Remembers how far the run was before a failure, so that a repeated line is no progress."""
         self._reached.clear()
         for index in range(max(0, position - _LINES_BACK), position + 1):
-            step = signs.progress(walker.block.lines[index])
+            step = signs.progress(block.lines[index])
             if step is not None and step.number is not None:
-                self._reached[walker.block.ranks[index], step.key] = step.number
+                self._reached[block.ranks[index], step.key] = step.number
 
-    def _walk(self, walker: "_Walker", start: int, end: int) -> None:
+    def _walk(self, block: LogBlock, start: int, end: int) -> None:
         """Reads the lines behind failures."""
-        block = walker.block
         for position in range(max(start, block.first), min(end, block.end)):
             line, text = block.lines[position], block.texts[position]
             if not line.strip():
@@ -233,7 +239,7 @@ class LogReader:
             else:
                 step = signs.progress(line)
                 if step is not None:
-                    self._progress(step, walker, position)
+                    self._progress(step, block, position)
                 elif not line[0].isspace():
                     self._ordinary(block.ranks[position], _WEIGHT if signs.is_information(line) else 1)
             if not self._open:
@@ -247,8 +253,8 @@ class LogReader:
             for item in self._open
         )
 
-    def _progress(self, step: signs.WorkLine, walker: "_Walker", position: int) -> None:
-        number, rank = walker.block.numbers[position], walker.block.ranks[position]
+    def _progress(self, step: signs.WorkLine, block: LogBlock, position: int) -> None:
+        number, rank = block.numbers[position], block.ranks[position]
         if any(_is_of_launcher(item.failure) for item in self._open):  # its ranks are gone, so others do this
             self._restart(number)
             return
@@ -259,26 +265,26 @@ class LogReader:
                     self._restart(number)
                 return
             self._reached[rank, step.key] = step.number
-        offset = self._offset(walker, position)
+        offset = self._offset(block, position)
         for item in self._open:
             if _concerns(item.failure.rank, rank):
                 item.progress += 1
         self._survive(
-            lambda item: _concerns(item.failure.rank, rank) and self._goes_on(item, step, walker, position, offset)
+            lambda item: _concerns(item.failure.rank, rank) and self._goes_on(item, step, block, position, offset)
         )
 
-    def _goes_on(self, item: _Open, step: signs.WorkLine, walker: "_Walker", position: int, offset: int) -> bool:
+    def _goes_on(self, item: _Open, step: signs.WorkLine, block: LogBlock, position: int, offset: int) -> bool:
         """Whether progress shows that a failure did not end its process."""
         failure = item.failure
         if step.key == signs.DONE and _ends_process(failure):
             return False
-        rank = walker.block.ranks[position]
+        rank = block.ranks[position]
         if failure.rank is not None and rank is None and item.progress < _MIN_PROGRESS_OF_OTHERS:
             return False
         if failure.raised is None or not failure.raised.is_uncaught or step.key == signs.ANSWERED:
             return True
         if failure.timestamp is not None:
-            timestamp = timestamp_at(walker.block, position)
+            timestamp = timestamp_at(block, position)
             is_same = timestamp is not None and timestamp.clock is failure.timestamp.clock
             if is_same and timestamp is not None:
                 return timestamp.seconds - failure.timestamp.seconds > _LATER_SECONDS
@@ -343,7 +349,7 @@ class LogReader:
                 processes.add(process)
 
     def _keep_works(self, block: LogBlock) -> None:
-        for position in positions_with(block, SIGNS):
+        for position in positions_with(block, _RANK_SIGNS):
             rank = block.ranks[position]
             if rank is not None and (rank in self._works or len(self._works) < _MAX_OPEN):
                 self._works[rank] = with_line(self._works.get(rank, RankWork()), block.lines[position])
@@ -385,17 +391,3 @@ def _is_cut(lines: Sequence[str]) -> bool:
     return any(
         len(last) < len(line) and line.startswith(last.rstrip()) and line.strip() != last.strip() for line in before
     )
-
-
-@dataclass
-class _Walker:
-    """A block, with the sizes of its lines."""
-
-    block: LogBlock
-    _ends: list[int] = field(default_factory=list)
-
-    def size(self, start: int, end: int) -> int:
-        """The number of characters from a line to another one."""
-        if not self._ends:
-            self._ends = list(accumulate((len(line) + 1 for line in self.block.lines), initial=0))
-        return self._ends[end] - self._ends[start]

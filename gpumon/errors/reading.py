@@ -1,22 +1,24 @@
 """A log that was read, as records: its runs, its failures and its notices; the logs of several ranks as one."""
 
 import os
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from gpumon.errors import signs
+from gpumon.errors.lazy_pattern import LazyPattern
 from gpumon.errors.match import Match
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.ranks import RankWork
 from gpumon.errors.tracebacks import Raised
 from gpumon.errors.unknown import NumberedLine
 
-_FILE_RANK: Final = re.compile(
+_NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
+_FILE_RANK: Final = LazyPattern(
     r"(?:rank|worker|proc|node|task|log|stderr|stdout|^|[/\\_.-])[_.-]?(\d{1,5})(?=[/\\_.-]|$)"
 )
 
@@ -79,8 +81,7 @@ class LogFailure:
         return bool(self.matches) and all(match.error.is_echo for match in self.matches)
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(NamedTuple):
     """A warning, or an error that the run survived.
 
     Attributes:
@@ -94,8 +95,7 @@ class Notice:
     match: Match | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """A run of the program.
 
     Attributes:
@@ -109,8 +109,7 @@ class Run:
     failure: LogFailure | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LogReading:
+class LogReading(NamedTuple):
     """A log that was read.
 
     Attributes:
@@ -140,11 +139,11 @@ class LogReading:
     platform: str
     last_lines: tuple[NumberedLine, ...]
     first_failed_rank: int | None = None
-    works: Mapping[int, RankWork] = field(default_factory=dict)
+    works: Mapping[int, RankWork] = _NOTHING
     is_cut: bool = False
     hang: Match | None = None
-    counts: Mapping[str, int] = field(default_factory=dict)
-    processes: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    counts: Mapping[str, int] = _NOTHING
+    processes: Mapping[tuple[str, str], int] = _NOTHING
 
 
 def merged(readings: Sequence[tuple[str, LogReading]]) -> LogReading:
@@ -158,8 +157,7 @@ def merged(readings: Sequence[tuple[str, LogReading]]) -> LogReading:
     named = [_of_rank(reading, name, rank) for (name, reading), rank in zip(readings, ranks, strict=True)]
     longest = max(named, key=lambda reading: reading.lines)
     failures = sorted(chain.from_iterable(reading.open for reading in named), key=_time_of)
-    return replace(
-        longest,
+    return longest._replace(
         lines=sum(reading.lines for reading in named),
         open=tuple(failures),
         lasting=tuple(chain.from_iterable(reading.lasting for reading in named)),
@@ -182,7 +180,7 @@ def _of_rank(reading: LogReading, source: str, rank: int) -> LogReading:
         tuple(replace(item, rank=rank if item.rank is None else item.rank, source=source) for item in items)
         for items in (reading.open, reading.lasting)
     )
-    return replace(reading, open=failing, lasting=lasting, ranks=reading.ranks or (rank,))
+    return reading._replace(open=failing, lasting=lasting, ranks=reading.ranks or (rank,))
 
 
 def _time_of(failure: LogFailure) -> tuple[float, int]:

@@ -1,11 +1,11 @@
 """What is known about an error that the catalogue does not have: its kind, its frame, and what a report of it needs."""
 
 import re
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from gpumon.errors.entry import Fix
+from gpumon.errors.lazy_pattern import LazyPattern
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.raised import MODEL_CODE
 from gpumon.errors.tracebacks import TracebackFrame
@@ -36,8 +36,7 @@ class ErrorForm(int, Enum):
     """A line of the level ERROR."""
 
 
-@dataclass(frozen=True, slots=True)
-class NumberedLine:
+class NumberedLine(NamedTuple):
     """A line of a log.
 
     Attributes:
@@ -49,8 +48,7 @@ class NumberedLine:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownError:
+class UnknownError(NamedTuple):
     """An error that the catalogue does not have.
 
     Attributes:
@@ -79,17 +77,17 @@ class UnknownError:
 
 
 _KINDS: Final = (
-    (ErrorKind.ROCM, re.compile(r"\b(?:hip|rocm|miopen|rccl|amdgpu|hsa_|roc(?:blas|solver|fft))", re.IGNORECASE)),
+    (ErrorKind.ROCM, LazyPattern(r"\b(?:hip|rocm|miopen|rccl|amdgpu|hsa_|roc(?:blas|solver|fft))", re.IGNORECASE)),
     (
         ErrorKind.NCCL,
-        re.compile(
+        LazyPattern(
             r"nccl|process ?group|c10d|gloo|rendezvous|torch\.distributed|\bDist[A-Z]\w+Error|\bcollective|TCPStore",
             re.IGNORECASE,
         ),
     ),
     (
         ErrorKind.CUDA,
-        re.compile(
+        LazyPattern(
             r"cuda|cudnn|cublas|cu(?:fft|sparse|solver|rand)|\bnv(?:rtc|ml|link|cc|idia)|\bptx|triton|device-side"
             r"|\bgpus?\b|\bXid\b",
             re.IGNORECASE,
@@ -97,7 +95,7 @@ _KINDS: Final = (
     ),
     (
         ErrorKind.SYSTEM,
-        re.compile(
+        LazyPattern(
             r"^(?:OS|IO|Permission|FileNotFound|FileExists|Connection\w*|BrokenPipe|Timeout|Memory|BlockingIO|"
             r"ChildProcess|ProcessLookup|NotADirectory|IsADirectory|Interrupted)Error\b|\[?Errno |core dumped"
             r"|segmentation fault|bus error|\bkilled\b|\baborted\b|terminated\b|illegal instruction"
