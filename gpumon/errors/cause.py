@@ -28,11 +28,6 @@ _FORMS: Final = {
 _DAY_SECONDS: Final = 24 * 3600.0
 _PERIOD_SECONDS: Final = {ClockKind.TIME_OF_DAY: _DAY_SECONDS, ClockKind.WITHOUT_YEAR: 366 * _DAY_SECONDS}
 """The period after which a clock restarts: two errors may be on both sides of midnight or of a new year."""
-_REPORTS: Final = LazyPattern(
-    r"(?:ChildFailedError|CalledProcessError|Process(?:Exited|Raised)Exception|SystemExit|SubprocessError"
-    r"|SignalException|metadata-generation-failed|subprocess-exited-with-error)$"
-)
-"""Exceptions that report the failure of another process."""
 _PROBES: Final = frozenset(
     {"KeyError", "AttributeError", "IndexError", "StopIteration", "LookupError", "Empty", "ImportError", "NameError"}
     | {"ModuleNotFoundError", "HTTPError", "HTTPStatusError", "UnicodeDecodeError", "JSONDecodeError", "TypeError"}
@@ -160,7 +155,7 @@ def _grade(failure: LogFailure) -> int:
     if failure.kind is FailureKind.RAISED:
         raised = failure.raised
         assert raised is not None
-        if failure.is_echo or _REPORTS.search(raised.name) or not (raised.message or raised.has_traceback):
+        if failure.is_echo or failure.is_report or not (raised.message or raised.has_traceback):
             return _ECHO
         return 0 if raised.is_uncaught or _is_fatal(failure) else 1
     if failure.kind is FailureKind.ENDED:

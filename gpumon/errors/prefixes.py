@@ -27,7 +27,7 @@ _LEVEL_AFTER_TIME: Final = rf"[ ]+(?:{_LEVELS})\b[:|-]?"
 # Every line of a log is matched with this pattern. Each branch starts with a different letter, digit or bracket,
 # because the regular expression engine skips branches whose first character does not match. Only ranks are groups.
 _PREFIX: Final = re.compile(
-    rf"""\n[ \t]*(?:{_RANK}:(?=[ ])|[A-Za-z][\w.-]{{0,62}}[ ]*\|(?=[ ]))?(?:[ \t]*(?:
+    rf"""\n[ \t]*(?:{_RANK}:(?=[ ])|[A-Za-z][A-Za-z0-9_.-]{{0,62}}[ ]*\|(?=[ ]))?(?:[ \t]*(?:
       \d(?:\d{{3}}[-/]\d\d[-/]\d\d[T ]{_TIME}(?:{_LEVEL_AFTER_TIME}|{_ZONE}:?{_STREAM})
         |\d:\d\d:\d\d(?:[.,]\d+)?(?![\w:)]))
      |\[(?:

@@ -67,6 +67,7 @@ class _Open:
     failure: LogFailure
     offset: int
     ordinary: int = 0
+    written: int = 0
     progress: int = 0
     key: tuple[object, ...] = ()
 
@@ -194,9 +195,29 @@ class LogReader:
         if failure.raised is not None and failure.raised.is_caught and self._works_before(block, position):
             self._keep_survived(failure)
             return
+        if failure.raised is not None and self._is_of_next_run(failure):
+            self._restart(failure.first_line)
         if not self._open and failure.kind not in {FailureKind.LOGGED, FailureKind.REPORTED}:
             self._look_back(block, position)
         self._open.append(_Open(failure, self._offset(block, position), key=key))
+
+    def _is_of_next_run(self, failure: LogFailure) -> bool:
+        """Whether an exception ends another run: one ended the rank already, and much was printed since."""
+        assert failure.raised is not None
+        if not failure.raised.is_uncaught or failure.is_echo or failure.is_report:
+            return False
+        return any(
+            item.failure.raised is not None
+            and item.failure.raised.is_uncaught
+            and item.failure.rank == failure.rank
+            and item.written > self._buffered
+            for item in self._open
+        )
+
+    @property
+    def _buffered(self) -> int:
+        """Characters that may stand in buffers when a process ends."""
+        return _BUFFERED_BY_RANKS if self._ranks else _BUFFERED_CHARACTERS
 
     @staticmethod
     def _works_before(block: LogBlock, position: int) -> bool:
@@ -237,6 +258,7 @@ class LogReader:
             elif signs.is_success(line):
                 self._survive(partial(_is_of, block.ranks[position]))
             else:
+                self._count_written(block.ranks[position], line)
                 step = signs.progress(line)
                 if step is not None:
                     self._progress(step, block, position)
@@ -244,6 +266,12 @@ class LogReader:
                     self._ordinary(block.ranks[position], _WEIGHT if signs.is_information(line) else 1)
             if not self._open:
                 return
+
+    def _count_written(self, rank: int | None, line: str) -> None:
+        if not line[0].isspace():
+            for item in self._open:
+                if _concerns(item.failure.rank, rank):
+                    item.written += len(line)
 
     def _has_ended(self) -> bool:
         """Whether an open failure ended the program, so that what is started now is another run."""
@@ -288,8 +316,7 @@ class LogReader:
             is_same = timestamp is not None and timestamp.clock is failure.timestamp.clock
             if is_same and timestamp is not None:
                 return timestamp.seconds - failure.timestamp.seconds > _LATER_SECONDS
-        buffered = _BUFFERED_BY_RANKS if self._ranks else _BUFFERED_CHARACTERS
-        return item.progress >= _MIN_PROGRESS and offset - item.offset > buffered
+        return item.progress >= _MIN_PROGRESS and offset - item.offset > self._buffered
 
     def _ordinary(self, rank: int | None, weight: int) -> None:
         """Counts a line that is neither progress nor a failure; one of a logger counts several times."""

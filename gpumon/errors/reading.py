@@ -18,6 +18,10 @@ from gpumon.errors.tracebacks import Raised
 from gpumon.errors.unknown import NumberedLine
 
 _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
+_REPORTS: Final = LazyPattern(
+    r"(?:ChildFailedError|CalledProcessError|Process(?:Exited|Raised)Exception|SystemExit|SubprocessError"
+    r"|SignalException|metadata-generation-failed|subprocess-exited-with-error)$"
+)
 _FILE_RANK: Final = LazyPattern(
     r"(?:rank|worker|proc|node|task|log|stderr|stdout|^|[/\\_.-])[_.-]?(\d{1,5})(?=[/\\_.-]|$)"
 )
@@ -79,6 +83,11 @@ class LogFailure:
     def is_echo(self) -> bool:
         """Whether the failure only follows from another one."""
         return bool(self.matches) and all(match.error.is_echo for match in self.matches)
+
+    @property
+    def is_report(self) -> bool:
+        """Whether it is an exception that reports the failure of another process."""
+        return self.raised is not None and _REPORTS.search(self.raised.name) is not None
 
 
 class Notice(NamedTuple):

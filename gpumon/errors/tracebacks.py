@@ -373,7 +373,9 @@ def _frame(stripped: str, lines: _Lines, row: int, base: int) -> TracebackFrame 
             if match[4]
             else (match[6], match[7], match[8])
         )
-    code = lines.line(row + 1)[base:].strip() if row + 1 < lines.rows.of_rank(row).stop else ""
+    code = ""
+    if row + 1 < lines.rows.of_rank(row).stop:
+        code = (lines.line(row + 1)[base:] if base else lines.text(row + 1)).strip()
     is_code = code and _FRAME.search(code) is None and _EXCEPTION.match(code) is None and code[0] not in "^~│╭╰"
     is_own = _LIBRARY.search(file) is None
     return TracebackFrame(
