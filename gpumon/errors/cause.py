@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from gpumon.errors import signs
 from gpumon.errors.conditions import condition
 from gpumon.errors.entry import ContextState, Values
-from gpumon.errors.lazy_pattern import LazyPattern
+from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match
 from gpumon.errors.prefixes import ClockKind
 from gpumon.errors.programs import is_relevant, program_of, program_of_errors
@@ -16,15 +16,7 @@ from gpumon.errors.raised import raised_error
 from gpumon.errors.rank import case_of, names_of
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
 from gpumon.errors.tracebacks import Link
-from gpumon.errors.unknown import ErrorForm, NumberedLine, UnknownError, kind_of
 
-_FORMS: Final = {
-    FailureKind.RAISED: ErrorForm.EXCEPTION,
-    FailureKind.ENDED: ErrorForm.CRASH,
-    FailureKind.KNOWN: ErrorForm.LOGGED,
-    FailureKind.REPORTED: ErrorForm.REPORT,
-    FailureKind.LOGGED: ErrorForm.LOGGED,
-}
 _DAY_SECONDS: Final = 24 * 3600.0
 _PERIOD_SECONDS: Final = {ClockKind.TIME_OF_DAY: _DAY_SECONDS, ClockKind.WITHOUT_YEAR: 366 * _DAY_SECONDS}
 """The period after which a clock restarts: two errors may be on both sides of midnight or of a new year."""
@@ -40,9 +32,9 @@ _CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
 """How processes die by themselves or are killed, but not those that a launcher ends, or that end themselves."""
 _MAX_LINES_TO_REASON: Final = 5000
 """Lines between NCCL's warning and the error that it explains."""
-_OBJECT: Final = LazyPattern(r"[\w./:@-]*[/\d:][\w./:@-]*")
+_OBJECT: Final = lazy_pattern(r"[\w./:@-]*[/\d:][\w./:@-]*")
 _MIN_OBJECT: Final = 7
-_NOT_A_NUMBER: Final = LazyPattern(r"(?i)\b(?:nan|inf|non-?finite)\b")
+_NOT_A_NUMBER: Final = lazy_pattern(r"(?i)\b(?:nan|inf|non-?finite)\b")
 
 
 _ECHO: Final = 3
@@ -111,24 +103,13 @@ def _is_late(ended: LogFailure, failures: Sequence[LogFailure]) -> bool:
 def _identified(failure: LogFailure) -> Iterator[Match]:
     """The known error that an exception is by the place where it was raised, whatever names its message has."""
     if failure.raised is not None:
-        unknown = unknown_error(failure)
-        code = "" if unknown.frame is None else unknown.frame.code
-        identified = raised_error(unknown.text, unknown.package, code)
+        code = "" if failure.frame is None else failure.frame.code
+        identified = raised_error(failure.first_text, failure.package, code)
         if identified is not None:
-            yield Match.of_unknown(unknown, *identified)
-
-
-def unknown_error(failure: LogFailure) -> UnknownError:
-    """A failure as an error that no entry has."""
-    raised, form = failure.raised, _FORMS[failure.kind]
-    name = raised.name if raised is not None else "Error in the log"
-    frame = None if raised is None else raised.frame or raised.raising
-    package = "" if raised is None else raised.package
-    text = failure.text.split("\n")[0]
-    around = failure.around or (NumberedLine(failure.line, text),)
-    return UnknownError(
-        form, kind_of(text, form), name, text, failure.line, failure.rank, failure.timestamp, frame, package, around
-    )
+            error, values = identified
+            ranks = () if failure.rank is None else (failure.rank,)
+            line, text, time = failure.line, failure.first_text, failure.timestamp
+            yield Match(error, line, text, failure.rank, ranks, timestamp=time, values=values)
 
 
 def in_place(matches: Iterable[Match], reading: LogReading) -> list[Match]:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from gpumon.errors.entry import Values
-from gpumon.errors.lazy_pattern import LazyPattern
+from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.programs import PROGRAMS
 
 
@@ -53,7 +53,7 @@ NAMED: Final[Mapping[str, Condition]] = {
 }
 """Conditions that need more than a comparison."""
 
-_TOKEN: Final = LazyPattern(r'\s*(?:"((?:[^"\\]|\\.)*)"|([(),])|(\{\w+\})|([^\s(),"]+))')
+_TOKEN: Final = lazy_pattern(r'\s*(?:"((?:[^"\\]|\\.)*)"|([(),])|(\{\w+\})|([^\s(),"]+))')
 _JOINTS: Final = frozenset({"and", "or", ")", ","})
 
 

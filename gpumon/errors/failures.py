@@ -12,10 +12,9 @@ from gpumon.errors.entry import ContextState
 from gpumon.errors.match import Match
 from gpumon.errors.matches import match_of, timestamp_at
 from gpumon.errors.patterns import LetterWords
-from gpumon.errors.reading import FailureKind, LogFailure
+from gpumon.errors.reading import FailureKind, LogFailure, NumberedLine
 from gpumon.errors.scan import LogBlock
 from gpumon.errors.tracebacks import CAUGHT_ABOVE, Raised, exceptions
-from gpumon.errors.unknown import NumberedLine
 from gpumon.errors.wrapped_search import PatternHit
 
 _MAX_TEXT: Final = 400

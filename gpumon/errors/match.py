@@ -11,7 +11,6 @@ from gpumon.errors.memory_message import MemoryMessage
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.programs import PROGRAMS
 from gpumon.errors.rank import case_of, causes_of, fixes_of
-from gpumon.errors.unknown import UnknownError
 
 _MAX_FIXES: Final = 8
 """More are a list to search in, not an answer."""
@@ -72,18 +71,6 @@ class Match:
     evidence: Mapping[str, str] = field(default_factory=dict)
     oom_report: OomReport | None = None
     is_first_step: bool = False
-
-    @classmethod
-    def of_unknown(cls, unknown: UnknownError, error: KnownError, values: Values) -> "Match":
-        """The match of an error that no pattern has, and that its place in the program identifies.
-
-        Args:
-            unknown: Where it is in the log.
-            error: The entry of the catalogue.
-            values: The names in the message.
-        """
-        ranks = () if unknown.rank is None else (unknown.rank,)
-        return cls(error, unknown.line, unknown.text, unknown.rank, ranks, timestamp=unknown.timestamp, values=values)
 
     @property
     def is_code(self) -> bool:

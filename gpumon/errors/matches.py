@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import Final
 
 from gpumon.core.text import safe_text
-from gpumon.errors.lazy_pattern import LazyPattern
+from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match
 from gpumon.errors.memory_cause import is_first_step
 from gpumon.errors.memory_message import read_memory_message
@@ -24,13 +24,13 @@ _MAX_VALUE: Final = 200
 """Characters of a value that a message contains."""
 _MAX_LINES_BACK: Final = 256
 """Lines before an error in which the timestamp of its rank is searched; a traceback has no timestamps."""
-_LAST_ERROR: Final = LazyPattern(r"\bLast error: {0,4}(?P<reason>[^\n]{0,200})$")
+_LAST_ERROR: Final = lazy_pattern(r"\bLast error: {0,4}(?P<reason>[^\n]{0,200})$")
 """NCCL's own reason, on this line or the next one."""
 _MAX_LINES_TO_REASON: Final = 4
 _MAX_LINES_NEAR: Final = 24
 """Lines around an error that show the operating system and the program."""
 _MAX_TRACEBACK_LINES: Final = 32
-_WARNING: Final = LazyPattern(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} |(?:^|[:\]] )W [\w/.-]+:\d+\]")
+_WARNING: Final = lazy_pattern(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} |(?:^|[:\]] )W [\w/.-]+:\d+\]")
 
 
 def match_of(block: LogBlock, hit: PatternHit) -> Match:

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from gpumon.errors.lazy_pattern import LazyPattern
+from gpumon.errors.lazy_pattern import lazy_pattern
 
 _TIME: Final = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _DATE: Final = r"\d{4}[-/]\d\d[-/]\d\d"
@@ -55,7 +55,7 @@ _MAX_TIMESTAMP_END: Final = 200
 """Characters at the start of a line in which a timestamp is searched; a later one belongs to the message."""
 
 
-_BUILD_DATE: Final = LazyPattern(
+_BUILD_DATE: Final = lazy_pattern(
     rf"\b[A-Z][a-z][a-z] [ \d]\d \d{{4}}, {_TIME}\)"
     rf"|\bSMP (?:PREEMPT\w* )?[A-Z][a-z][a-z] {_MONTH_DAY} {_TIME} \w+ \d{{4}}"
 )
@@ -170,18 +170,18 @@ def _uptime(parts: Sequence[str]) -> float:
     return float(parts[0])
 
 
-_GLOG: Final = LazyPattern(rf"\b[IWEFC](\d\d)(\d\d) ({_TIME})")
+_GLOG: Final = lazy_pattern(rf"\b[IWEFC](\d\d)(\d\d) ({_TIME})")
 """A level, a month, a day and a time, which is its last group."""
-_TIMESTAMPS: Final[tuple[tuple[ClockKind, LazyPattern, Callable[[Sequence[str]], float]], ...]] = (
-    (ClockKind.FULL, LazyPattern(rf"(\d{{4}})[-/](\d\d)[-/](\d\d)[T ]({_TIME})"), _full),
+_TIMESTAMPS: Final[tuple[tuple[ClockKind, re.Pattern[str], Callable[[Sequence[str]], float]], ...]] = (
+    (ClockKind.FULL, lazy_pattern(rf"(\d{{4}})[-/](\d\d)[-/](\d\d)[T ]({_TIME})"), _full),
     (
         ClockKind.FULL,
-        LazyPattern(rf"\b([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) ({_TIME}) (\d{{4}})\b"),
+        lazy_pattern(rf"\b([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) ({_TIME}) (\d{{4}})\b"),
         _named_month_with_year,
     ),
     (ClockKind.WITHOUT_YEAR, _GLOG, _numbered_month),
-    (ClockKind.WITHOUT_YEAR, LazyPattern(rf"\b(\d\d)[-/](\d\d) ({_TIME})"), _numbered_month),
-    (ClockKind.WITHOUT_YEAR, LazyPattern(rf"\b([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) ({_TIME})"), _named_month),
-    (ClockKind.TIME_OF_DAY, LazyPattern(rf"(?<![\w:.<])({_TIME})(?![\w:<])"), _time_of_day),
-    (ClockKind.UPTIME, LazyPattern(r"\[ *(\d+\.\d{6})\]"), _uptime),
+    (ClockKind.WITHOUT_YEAR, lazy_pattern(rf"\b(\d\d)[-/](\d\d) ({_TIME})"), _numbered_month),
+    (ClockKind.WITHOUT_YEAR, lazy_pattern(rf"\b([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) ({_TIME})"), _named_month),
+    (ClockKind.TIME_OF_DAY, lazy_pattern(rf"(?<![\w:.<])({_TIME})(?![\w:<])"), _time_of_day),
+    (ClockKind.UPTIME, lazy_pattern(r"\[ *(\d+\.\d{6})\]"), _uptime),
 )

@@ -5,16 +5,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from gpumon.errors.lazy_pattern import LazyPattern
+from gpumon.errors.lazy_pattern import lazy_pattern
 
 SIGNS: Final = ("SeqNum=", "ast enqueued")
 """Texts of the lines that are read."""
 
-_WORK: Final = LazyPattern(
+_WORK: Final = lazy_pattern(
     r"Work(?:NCCL|Gloo)\((?:SeqNum|seq)=(\d{1,12}), OpType=(\w{1,40})"
     r"(?:, NumelIn=(\d{1,15}))?(?:, NumelOut=(\d{1,15}))?"
 )
-_LAST: Final = LazyPattern(
+_LAST: Final = lazy_pattern(
     r"last enqueued (?:NCCL )?work: (-?\d{1,12}), last completed (?:NCCL )?work: (-?\d{1,12})", re.IGNORECASE
 )
 _MAX_NAMED: Final = 4

@@ -28,9 +28,8 @@ from gpumon.errors.match import Match
 from gpumon.errors.matches import lines_near, timestamp_at
 from gpumon.errors.programs import programs_in
 from gpumon.errors.ranks import SIGNS, RankWork, with_line
-from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, Run
+from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, NumberedLine, Run
 from gpumon.errors.scan import LogBlock, blocks
-from gpumon.errors.unknown import NumberedLine
 from gpumon.errors.wrapped_search import PatternHit
 
 _MAX_OPEN: Final = 4096

@@ -10,19 +10,18 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from gpumon.errors import signs
-from gpumon.errors.lazy_pattern import LazyPattern
+from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.ranks import RankWork
-from gpumon.errors.tracebacks import Raised
-from gpumon.errors.unknown import NumberedLine
+from gpumon.errors.tracebacks import Raised, TracebackFrame
 
 _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
-_REPORTS: Final = LazyPattern(
+_REPORTS: Final = lazy_pattern(
     r"(?:ChildFailedError|CalledProcessError|Process(?:Exited|Raised)Exception|SystemExit|SubprocessError"
     r"|SignalException|metadata-generation-failed|subprocess-exited-with-error)$"
 )
-_FILE_RANK: Final = LazyPattern(
+_FILE_RANK: Final = lazy_pattern(
     r"(?:rank|worker|proc|node|task|log|stderr|stdout|^|[/\\_.-])[_.-]?(\d{1,5})(?=[/\\_.-]|$)"
 )
 
@@ -40,6 +39,18 @@ class FailureKind(Enum):
     """The error of a compiler, a build, an installer, a scheduler or a command line."""
     LOGGED = auto()
     """Another line of the level ERROR."""
+
+
+class NumberedLine(NamedTuple):
+    """A line of a log.
+
+    Attributes:
+        number: Its number, from 1.
+        text: Its text.
+    """
+
+    number: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +89,26 @@ class LogFailure:
     def match(self) -> Match | None:
         """The known error that it is."""
         return self.matches[0] if self.matches else None
+
+    @property
+    def first_text(self) -> str:
+        """The first line of its text."""
+        return self.text.split("\n")[0]
+
+    @property
+    def name(self) -> str:
+        """The class of the exception."""
+        return "Error in the log" if self.raised is None else self.raised.name
+
+    @property
+    def frame(self) -> TracebackFrame | None:
+        """The innermost frame in the user's own code, or else the innermost one."""
+        return None if self.raised is None else self.raised.frame or self.raised.raising
+
+    @property
+    def package(self) -> str:
+        """The installed package whose code raised it, on its own or through PyTorch; empty if none did."""
+        return "" if self.raised is None else self.raised.package
 
     @property
     def is_echo(self) -> bool:

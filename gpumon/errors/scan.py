@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import accumulate, chain
 from typing import Final
 
-from gpumon.errors.lazy_pattern import LazyPattern
+from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.patterns import LetterWords
 from gpumon.errors.prefixes import split_prefixes
 
@@ -29,21 +29,21 @@ OVERLAP_CHARACTERS: Final = 1 << 17
 MAX_BLANK_LINES: Final = 64
 """Consecutive blank lines that are kept."""
 
-_ESCAPED_LINE_END: Final = LazyPattern(r"\\n(?!\"|(?<=\\\\n)[a-z]{2})")
+_ESCAPED_LINE_END: Final = lazy_pattern(r"\\n(?!\"|(?<=\\\\n)[a-z]{2})")
 """A line end within a string of a JSON log, but not the start of a name in a path, such as C:\\\\bin\\\\nvcc.
 
 At the end of the string, the record ends anyway.
 """
-_WINDOWS_PATH: Final = LazyPattern(r"\b[A-Za-z]:\\[^\\\n]")
+_WINDOWS_PATH: Final = lazy_pattern(r"\b[A-Za-z]:\\[^\\\n]")
 """A path whose backslashes are not escaped, as they would be in a JSON log: names in it may start with n."""
 _MANY_LINE_ENDS: Final = "\n" * (MAX_BLANK_LINES + 2)
-_BLANK_LINES: Final = LazyPattern(rf"\n{{{len(_MANY_LINE_ENDS)},}}")
-_RECORD_START: Final = LazyPattern(r'\{ ?"log" ?: ?"')
+_BLANK_LINES: Final = lazy_pattern(rf"\n{{{len(_MANY_LINE_ENDS)},}}")
+_RECORD_START: Final = lazy_pattern(r'\{ ?"log" ?: ?"')
 """The start of a record of Docker's log driver "json-file", which contains one line of the program."""
-_ANSI_ESCAPE: Final = LazyPattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)|[@-Z\\-_])")
+_ANSI_ESCAPE: Final = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _QUOTES: Final = (("\u2018", "'"), ("\u2019", "'"), ("\u201c", '"'), ("\u201d", '"'))
 """Quotes as compilers, forums and mail programs print them, each with that of the message."""
-_CARET_ESCAPE: Final = LazyPattern(r"\^\[\[[0-9;]{0,20}m")
+_CARET_ESCAPE: Final = lazy_pattern(r"\^\[\[[0-9;]{0,20}m")
 """A color as some viewers print it."""
 
 

@@ -4,7 +4,7 @@ import re
 import signal
 from typing import Final, NamedTuple
 
-from gpumon.errors.lazy_pattern import LazyPattern
+from gpumon.errors.lazy_pattern import lazy_pattern
 
 _MAX_LINE: Final = 600
 """Characters of a line that are examined."""
@@ -38,12 +38,12 @@ _SIGNALS: Final = {
     "Hangup": signal.SIGHUP,
     "OOMKilled": signal.SIGKILL,
 }
-_CRASH: Final = LazyPattern(
+_CRASH: Final = lazy_pattern(
     r"(?:\S+: line \d+: +)?(?:\[\d+\][+-]? +)?(?:\d+ +)?(Segmentation fault|Bus error|Killed|Aborted"
     r"|Illegal instruction|Floating point exception|Terminated|Interrupt(?= {3})|Hangup)\b(?! process| worker|:? ?\w+ )"
     r"|.{0,120}\b(OOMKilled)\b"
 )
-_EXIT: Final = LazyPattern(
+_EXIT: Final = lazy_pattern(
     r"(?i:\bexit(?:ed|s|ing)?\b[ \t]*(?:with[ \t]+)?(?:return[ \t]+|exit[ \t]+|non-zero[ \t]+)?(?:code|status)?[ \t]*"
     r"[:=]{0,2}[ \t]*\(?(?P<code>-?\d{1,10})\b)"
     r"|(?i:\bexit[ _]?code[ \t]*[:=]?[ \t]*(?P<exitcode>-?\d{1,10})\b)"
@@ -54,14 +54,14 @@ _EXIT: Final = LazyPattern(
     r"|killed by signal(?: |: ?)(?P<by>\d{1,2})|(?i:caught) signal (?P<caught>\d{1,2})"
     r"|terminated with signal SIG(?P<name>[A-Z]{3,5})"
 )
-_PID: Final = LazyPattern(r"\bpid:? ?=?(\d{2,10})|\bPID (\d{2,10})|processes? \[?(\d{2,10})", re.IGNORECASE)
+_PID: Final = lazy_pattern(r"\bpid:? ?=?(\d{2,10})|\bPID (\d{2,10})|processes? \[?(\d{2,10})", re.IGNORECASE)
 _EXIT_SIGNS: Final = ("xit", "ignal", "eturned non-zero", "failed with ", "returned ")
-_LOCAL_RANK: Final = LazyPattern(r"^rank *: (\d+) \(local_rank: \d+\)")
-_LEVEL: Final = LazyPattern(
+_LOCAL_RANK: Final = lazy_pattern(r"^rank *: (\d+) \(local_rank: \d+\)")
+_LEVEL: Final = lazy_pattern(
     r"(?:^|[\s\[|(])(?:ERROR|CRITICAL|FATAL|E\d{4}|FAILED)(?=[\]: |]|$)|\[(?:error|fatal|critical)\]"
     r"|level=(?i:error|fatal|critical)\b|^(?:error|fatal|Error|Fatal error): "
 )
-_REPORTED: Final = LazyPattern(
+_REPORTED: Final = lazy_pattern(
     r"[\w./+-]+:\d+(?::\d+)?: (?:fatal )?error:|[\w./+-]+\(\d+\): error|(?:make|gmake)(?:\[\d+\])?: \*\*\*"
     r"|ninja: (?:build stopped|error)|CMake Error|E: [A-Z]|(?:srun|slurmstepd|sbatch|salloc): (?:fatal|error):"
     r"|[\w./+-]+(?: \w+)?: (?:fatal )?error: |ERROR: [A-Z]"
@@ -76,16 +76,16 @@ _FOUND_NOTHING: Final = (
     "Exec format error",
     "syntax error",
 )
-_PASSED_TESTS: Final = LazyPattern(r"=+ .*\b[1-9]\d* passed")
-_FAILED_TESTS: Final = LazyPattern(r"^=+ .*\b[1-9]\d* (?:failed|error)")
-_SUCCESS: Final = LazyPattern(
+_PASSED_TESTS: Final = lazy_pattern(r"=+ .*\b[1-9]\d* passed")
+_FAILED_TESTS: Final = lazy_pattern(r"^=+ .*\b[1-9]\d* (?:failed|error)")
+_SUCCESS: Final = lazy_pattern(
     r"\bexit(?:ed)?(?: with)?(?: exit)?[ _]?(?:code|status)?[:= ]+0\b(?!\.)|\bstate[=: ]+completed\b"
     r"|\b(?:job|run|training|pipeline|experiment)(?: \S{1,40})? (?:has )?(?:completed|finished|succeeded|done)\b"
     r"|\bsuccessfully (?:completed|finished)\b|\bcompleted successfully\b"
 )
 """A run that says that it ended well, in lower case."""
 _SUCCESS_SIGNS: Final = ("exit", "complet", "finish", "succe", "done")
-_DONE: Final = LazyPattern(
+_DONE: Final = lazy_pattern(
     r"\b(?:successfully|succeeded|completed|complete|finished|done|saved|passed|resumed|recovered)\b"
 )
 _DONE_SIGNS: Final = ("succe", "complete", "finished", "done", "saved", "passed", "resumed", "recovered")
@@ -94,29 +94,29 @@ _NEGATIONS: Final = (
     *(" not ", "warn", "timed out", "time out", "timeout", "refused", "shut down", "shutdown", "shutting"),
     *("server process", "assigned", "terminat", "cancel"),
 )
-_BAR: Final = LazyPattern(r"%\|[^|\n]{0,200}\| *(\d+)/\d+")
-_REQUEST: Final = LazyPattern(r"\"(?:get|post|put|head|delete|options|patch) \S+ http/[\d.]+\" [1-4]\d\d")
-_RATE: Final = LazyPattern(r"\d (?:tokens?|samples?|it|steps?|images?)/s")
-_UNIT: Final = LazyPattern(
+_BAR: Final = lazy_pattern(r"%\|[^|\n]{0,200}\| *(\d+)/\d+")
+_REQUEST: Final = lazy_pattern(r"\"(?:get|post|put|head|delete|options|patch) \S+ http/[\d.]+\" [1-4]\d\d")
+_RATE: Final = lazy_pattern(r"\d (?:tokens?|samples?|it|steps?|images?)/s")
+_UNIT: Final = lazy_pattern(
     r"(?<![a-z])(?:global[_ ]?)?(step|iter|epoch|batch|update|round)(?:ation|es|s)?\b[\"'\]]?"
     r"[ \t]*[:=\[/ #(]{1,3}[ \t]*\[?(\d+)"
 )
 _UNIT_SIGNS: Final = ("step", "iter", "epoch", "batch", "update", "round")
-_LOSS: Final = LazyPattern(r"loss[\"']?[ \t]*[:=][ \t]*-?\d")
+_LOSS: Final = lazy_pattern(r"loss[\"']?[ \t]*[:=][ \t]*-?\d")
 _ENDINGS: Final = ("exit", "abort", "shut", "terminat", "kill", "stopp", "clean", "giving up", "traceback")
 _GOES_ON: Final = ("retry", "skip", "ignor", "continu", "fallback", "falling back", "try again", "recover")
-_INFORMATION: Final = LazyPattern(
+_INFORMATION: Final = lazy_pattern(
     r"\b(?:INFO|DEBUG)\b|(?:^|\[)I\d{4}[ :]|level=(?:info|debug)|(?:^|[:\]] )I [\w/.-]+:\d+\]"
 )
 _MAX_LEVEL: Final = 200
 """Characters at the start of a line in which its level is searched."""
-_RESTART: Final = LazyPattern(
+_RESTART: Final = lazy_pattern(
     r"(?i:restarting worker group|restart_count[=:] ?[1-9]|\brestarting (?:the )?(?:training|job|run|from)"
     r"|\brelaunching\b|\brequeue(?:d|ing)\b|\battempt [:#]?(?:[2-9]|\d\d)\b"
     r"|\bretry(?:ing)? (?:the )?(?:training|job|run)\b"
     r"|\brestart(?:ed)? (?:attempt|number|#)|remaining_restarts|attempts? left; will restart|resubmitt)"
 )
-_BANNER: Final = LazyPattern(
+_BANNER: Final = lazy_pattern(
     r"Setting OMP_NUM_THREADS environment variable for each process"
     r"|^\+ (?:exec )?(?:srun |torchrun |accelerate |python)"
     r"|^\$ (?:python|torchrun|accelerate|srun|deepspeed)|^srun: job \d+ has been allocated"

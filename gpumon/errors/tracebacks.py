@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from gpumon.core.text import safe_text
-from gpumon.errors.lazy_pattern import LazyPattern
+from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.scan import LogBlock, RankLines
 from gpumon.errors.signs import progress
 
@@ -101,54 +101,54 @@ _CLASS: Final = (
     r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|SystemExit|Timeout|TimeoutExpired|Failure|OutOfMemory"
     r"|NotFound|Unsupported|Violation)"
 )
-_EXCEPTION: Final = LazyPattern(rf"(?:E {{3,7}}|Error: )?({_CLASS})(?::\s|:?$)")
-_WARNING: Final = LazyPattern(r"\w*Warning: ")
-_ANY_EXCEPTION: Final = LazyPattern(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s|:?$)")
+_EXCEPTION: Final = lazy_pattern(rf"(?:E {{3,7}}|Error: )?({_CLASS})(?::\s|:?$)")
+_WARNING: Final = lazy_pattern(r"\w*Warning: ")
+_ANY_EXCEPTION: Final = lazy_pattern(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s|:?$)")
 """Directly below a traceback, the class of an exception may have any name."""
-_BARE: Final = LazyPattern(
+_BARE: Final = lazy_pattern(
     rf"^(?:(?:E {{3,7}}|[`*> ]{{1,4}})?(?P<name>(?!(?:Error|Exception|Failure|Timeout|NotFound)\b){_CLASS})(?::\s|:?$)"
     r"|terminate called (?P<thrown>after throwing an instance of '[^'\n]{1,200}'|without an active exception)"
     r"|(?P<fatal>Fatal Python error|fatal runtime error|panic): "
     r"|(?:\*\* ?|- )?(?:\*\*)?Exception Message:(?:\*\*)? |!!! Exception during processing !!! )",
     re.MULTILINE,
 )
-_THROWN: Final = LazyPattern(r"after throwing an instance of '([^'\n]{1,200})'")
-_WHAT: Final = LazyPattern(r"\s*what\(\):\s*")
+_THROWN: Final = lazy_pattern(r"after throwing an instance of '([^'\n]{1,200})'")
+_WHAT: Final = lazy_pattern(r"\s*what\(\):\s*")
 _IN_FRAME: Final = ('File "', "│", "|", "^", "~", "[Previous line repeated", "...", "╭", "╰", "\u2771")
-_FRAME: Final = LazyPattern(r'File "([^"]{1,300})", line (\d{1,7})(?:,? in (\S{1,100}))?')
-_OTHER_FRAME: Final = LazyPattern(
+_FRAME: Final = lazy_pattern(r'File "([^"]{1,300})", line (\d{1,7})(?:,? in (\S{1,100}))?')
+_OTHER_FRAME: Final = lazy_pattern(
     r"(?:File (\S{1,300}?):(\d{1,7})(?:, in ([\w.]{1,100}))?|(Cell In ?\[\d+\]), line (\d+)"
     r"|[│|] (\S{1,200}\.py):(\d{1,7}) in (\S{1,100}))"
 )
-_LIBRARY: Final = LazyPattern(
+_LIBRARY: Final = lazy_pattern(
     r"(?:site|dist)-packages|[\\/]lib(?:64)?[\\/]python[\d.]+[\\/]|[Pp]ython\d*[\\/]lib[\\/]|[\\/]s?bin[\\/]"
     r"|^<(?!stdin|string|ipython)|^/opt/(?:pytorch|conda/lib)/|/torch/(?:nn|utils|distributed|_dynamo|optim)/"
 )
-_PACKAGE: Final = LazyPattern(r"(?:(?:site|dist)-packages|modules(?=[\\/]transformers_modules))[\\/](\w{1,80})[\\/.]")
+_PACKAGE: Final = lazy_pattern(r"(?:(?:site|dist)-packages|modules(?=[\\/]transformers_modules))[\\/](\w{1,80})[\\/.]")
 _PASSES_ON: Final = frozenset({"", "torch"})
 """Packages that pass on what they are called with; the empty name is Python's own library."""
 _DIRECT: Final = "The above exception was the direct cause"
 _DURING: Final = "During handling of the above exception"
-_ORIGINAL: Final = LazyPattern(r"Original Traceback|-- Process \d+ terminated with|_RemoteTraceback|RemoteTraceback")
-_REPEATS: Final = LazyPattern(r"Caught \w[\w.]* in |ProcessRaisedException|RemoteTraceback|RemoteError")
-CAUGHT_ABOVE: Final = LazyPattern(
+_ORIGINAL: Final = lazy_pattern(r"Original Traceback|-- Process \d+ terminated with|_RemoteTraceback|RemoteTraceback")
+_REPEATS: Final = lazy_pattern(r"Caught \w[\w.]* in |ProcessRaisedException|RemoteTraceback|RemoteError")
+CAUGHT_ABOVE: Final = lazy_pattern(
     r"Exception ignored (?:in|while|on)\b|Error in atexit\._run_exitfuncs|Error in sys\.excepthook|Exception in thread"
     r"|some optimizations will not be enabled|--- Logging error ---|Task exception was never retrieved"
     r"|Exception in (?:ASGI|callback|worker)|Error handling request|Exception on /\S* \["
 )
 """Above the traceback of an exception that does not end the program."""
-_OUTERMOST: Final = LazyPattern(
+_OUTERMOST: Final = lazy_pattern(
     r"^(?:<module>|_run_module_as_main|_bootstrap|_bootstrap_inner|<frozen runpy>|main|<cell line: \d+>\(?\)?)$"
 )
-_NOT_MESSAGE: Final = LazyPattern(
+_NOT_MESSAGE: Final = lazy_pattern(
     r"Sending process|Call stack:|Task exception was|--- Logging error|FAILED |Exception (?:in thread|ignored)"
     r"|\d+\.\d+\.\d+\.\d+ - - |[EWI]\d{4} |failed \(exitcode|wandb:|srun:|slurmstepd:|make(?:\[\d+\])?:|={8,}|-{8,}$"
     r"|NVRM:|\w+:\d+:\d+ \[\d+\] NCCL|(?:Segmentation fault|Killed|Aborted|Bus error|Terminated)\b|root@"
     r"|\S+@\S+:\S*[$#]"
 )
 """What follows a message without being a part of it."""
-_REPORTED: Final = LazyPattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL)\b")
-_LOGGED: Final = LazyPattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO)\b")
+_REPORTED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL)\b")
+_LOGGED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO)\b")
 
 
 class _Lines(NamedTuple):

@@ -7,9 +7,10 @@ from gpumon.core.units import counted
 from gpumon.errors.entry import Fix
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.prefixes import Timestamp
+from gpumon.errors.reading import LogFailure, NumberedLine
 from gpumon.errors.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
 from gpumon.errors.tracebacks import TracebackFrame
-from gpumon.errors.unknown import ATTACHMENTS, KIND_SENTENCES, NumberedLine, UnknownError, next_steps
+from gpumon.errors.unknown import ATTACHMENTS, KIND_SENTENCES, kind_of, next_steps
 
 _WITHOUT_ERROR: Final = (
     Fix("If the program failed, also keep what it writes to its error output.", "python train.py 2>&1 | tee train.log"),
@@ -24,20 +25,20 @@ def unknown_sections(explanation: Explanation) -> Iterator[Section]:
         yield from _no_error(explanation)
         return
     position = paragraph(position_text(error.line, error.rank, error.timestamp))
-    quote = TextBlock(BlockKind.QUOTE, error.text)
+    quote = TextBlock(BlockKind.QUOTE, error.first_text)
     yield Section(
         f"{error.name}: not a known error",
-        (quote, position, *_place(error.frame), paragraph(KIND_SENTENCES[error.kind])),
+        (quote, position, *_place(error.frame), paragraph(KIND_SENTENCES[kind_of(error)])),
     )
     yield Section("Lines around it", tuple(_quotes(error.around)))
     yield Section("What to do next", tuple(fix_blocks(next_steps(error))))
     yield _report("To have this error added to gpumon, open an issue. A report to any project needs:")
 
 
-def other_error(error: UnknownError) -> str:
+def other_error(error: LogFailure) -> str:
     """An unknown error after a known one, in a sentence."""
     frame = "" if error.frame is None else f" {_frame_text(error.frame)}"
-    return f"{error.text} (not a known error). {position_text(error.line, error.rank, error.timestamp)}{frame}"
+    return f"{error.first_text} (not a known error). {position_text(error.line, error.rank, error.timestamp)}{frame}"
 
 
 def position_text(line: int, rank: int | None, timestamp: Timestamp | None) -> str:

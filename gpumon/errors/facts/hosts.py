@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from gpumon.errors.entry import Values
-from gpumon.errors.lazy_pattern import LazyPattern
+from gpumon.errors.lazy_pattern import lazy_pattern
 
-_BUS: Final = LazyPattern(r"[\da-fA-F]{4,8}:[\da-fA-F]{2}:[\da-fA-F]{2}")
-_CONTAINER_NAME: Final = LazyPattern(r"[\da-f]{12}")
+_BUS: Final = lazy_pattern(r"[\da-fA-F]{4,8}:[\da-fA-F]{2}:[\da-fA-F]{2}")
+_CONTAINER_NAME: Final = lazy_pattern(r"[\da-f]{12}")
 
 
 def address(values: Values) -> Mapping[str, str]:

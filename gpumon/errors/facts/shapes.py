@@ -6,11 +6,11 @@ from math import prod
 from typing import Final
 
 from gpumon.errors.entry import Code, Values
-from gpumon.errors.lazy_pattern import LazyPattern
+from gpumon.errors.lazy_pattern import lazy_pattern
 
 Facts = Mapping[str, int | str]
 
-_NUMBER: Final = LazyPattern(r"-?\d+")
+_NUMBER: Final = lazy_pattern(r"-?\d+")
 _RGB: Final = 3
 _RGBA: Final = 4
 _IMAGE_DIMENSIONS: Final = 4
@@ -158,8 +158,8 @@ _CHANNELS: Final = rf"input\[(?P<shape>{_SHAPE})\] to have (?P<expected>{_SIZE})
 _INPUT: Final = rf"(?P<batched>\d)D \(batched\) input to conv\w{{1,24}}, but got input of size: \[(?P<shape>{_SHAPE})\]"
 _NORM: Final = rf"running_(?:mean|var) should contain (?P<given>{_SIZE}) elements not (?P<expected>{_SIZE})"
 _COLOR_MASK: Final = r"got targets of size: : \[\d{1,19}, (?:3, \d{2,19}, \d{1,19}|\d{1,19}, \d{1,19}, [34])\]"
-_FORMS: Final[tuple[tuple[LazyPattern, Callable[[re.Match[str]], Facts]], ...]] = tuple(
-    (LazyPattern(pattern, re.IGNORECASE), read)
+_FORMS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Facts]], ...]] = tuple(
+    (lazy_pattern(pattern, re.IGNORECASE), read)
     for pattern, read in (
         (rf"multiplied \((?P<rows>{_SIZE})x(?P<given>{_SIZE}) and (?P<expected>{_SIZE})x{_SIZE}\)", _features),
         (_CHANNELS, _channels),
