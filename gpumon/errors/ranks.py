@@ -14,9 +14,7 @@ _WORK: Final = lazy_pattern(
     r"Work(?:NCCL|Gloo)\((?:SeqNum|seq)=(\d{1,12}), OpType=(\w{1,40})"
     r"(?:, NumelIn=(\d{1,15}))?(?:, NumelOut=(\d{1,15}))?"
 )
-_LAST: Final = lazy_pattern(
-    r"last enqueued (?:NCCL )?work: (-?\d{1,12}), last completed (?:NCCL )?work: (-?\d{1,12})", re.IGNORECASE
-)
+_LAST: Final = lazy_pattern(r"last enqueued (?:NCCL )?work: (-?\d{1,12}), last completed", re.IGNORECASE)
 _MAX_NAMED: Final = 4
 
 
@@ -28,14 +26,12 @@ class RankWork(NamedTuple):
         operation: Its name.
         elements: The number of elements that it takes.
         enqueued: The number of the last collective that the rank started.
-        completed: That of the last one that it completed.
     """
 
     waits_for: int | None = None
     operation: str = ""
     elements: int | None = None
     enqueued: int | None = None
-    completed: int | None = None
 
 
 def with_line(work: RankWork, line: str) -> RankWork:
@@ -46,7 +42,7 @@ def with_line(work: RankWork, line: str) -> RankWork:
         work = work._replace(waits_for=int(match[1]), operation=match[2].lstrip("_"), elements=elements)
     match = _LAST.search(line)
     if match is not None:
-        work = work._replace(enqueued=int(match[1]), completed=int(match[2]))
+        work = work._replace(enqueued=int(match[1]))
     return work
 
 
