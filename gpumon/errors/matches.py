@@ -14,7 +14,7 @@ from gpumon.errors.prefixes import Timestamp, timestamp_of
 from gpumon.errors.programs import signs_in
 from gpumon.errors.rank import names_of
 from gpumon.errors.scan import LogBlock
-from gpumon.errors.signs import has_information_level
+from gpumon.errors.signs import has_information_level, has_warning_level
 from gpumon.errors.tracebacks import CAUGHT_ABOVE, TRACEBACK
 from gpumon.errors.wrapped_search import PatternHit
 
@@ -30,7 +30,6 @@ _MAX_LINES_TO_REASON: Final = 4
 _MAX_LINES_NEAR: Final = 24
 """Lines around an error that show the operating system and the program."""
 _MAX_TRACEBACK_LINES: Final = 32
-_WARNING: Final = lazy_pattern(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} |(?:^|[:\]] )W [\w/.-]+:\d+\]")
 
 
 def match_of(block: LogBlock, hit: PatternHit) -> Match:
@@ -85,7 +84,7 @@ def _is_warning(block: LogBlock, position: int) -> bool:
     """
     is_announced = position > 0 and block.lines[position - 1].rstrip().endswith("Warning:")
     record = bisect_left(block.numbers, block.numbers[position])
-    is_warning = any(_WARNING.search(block.lines[index]) is not None for index in {position, record})
+    is_warning = any(has_warning_level(block.lines[index]) for index in {position, record})
     return is_announced or is_warning or _is_ignored(block, position)
 
 

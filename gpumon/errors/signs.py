@@ -108,6 +108,7 @@ _GOES_ON: Final = ("retry", "skip", "ignor", "continu", "fallback", "falling bac
 _INFORMATION: Final = lazy_pattern(
     r"\b(?:INFO|DEBUG)\b|(?:^|\[)I\d{4}[ :]|level=(?:info|debug)|(?:^|[:\]] )I [\w/.-]+:\d+\]"
 )
+_WARNING: Final = lazy_pattern(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} |(?:^|[:\]] )W [\w/.-]+:\d+\]")
 _MAX_LEVEL: Final = 200
 """Characters at the start of a line in which its level is searched."""
 _RESTART: Final = lazy_pattern(
@@ -217,6 +218,11 @@ def is_success(line: str) -> bool:
 def has_information_level(line: str) -> bool:
     """Whether a line has the level of an information or below."""
     return _INFORMATION.search(line, 0, _MAX_LEVEL) is not None
+
+
+def has_warning_level(line: str) -> bool:
+    """Whether a line is a warning."""
+    return _WARNING.search(line) is not None
 
 
 def is_information(line: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from gpumon.core.text import safe_text
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.scan import LogBlock, RankLines
-from gpumon.errors.signs import progress
+from gpumon.errors.signs import has_warning_level, progress
 
 TRACEBACK: Final = "Traceback (most recent call last)"
 _MAX_TEXT: Final = 400
@@ -341,7 +341,7 @@ def _message(lines: _Lines, row: int, start: int, first_row: int) -> tuple[str, 
         if is_next or (not text and not _continues(lines, other + 1, stop)):
             break
         prefix = len(lines.line(other)) - len(lines.text(other))
-        if text.partition(" ")[0] in heads or progress(text) is not None:
+        if text.partition(" ")[0] in heads or progress(text) is not None or has_warning_level(lines.line(other)):
             break
         if has_prefix is not bool(lines.line(other)[:prefix].strip()) or _NOT_MESSAGE.match(text):
             break
