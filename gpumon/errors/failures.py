@@ -53,7 +53,7 @@ class BlockFailures:
 
 def failures_in(block: LogBlock, hits: Sequence[PatternHit]) -> BlockFailures:
     """What failed in a block, with the known errors in it."""
-    found = BlockFailures()
+    result = BlockFailures()
     rows = block.by_rank
     raised = [item for item in exceptions(block) if block.first <= rows.positions[item.row] < block.end]
     by_raised: dict[int, list[PatternHit]] = {}
@@ -67,16 +67,16 @@ def failures_in(block: LogBlock, hits: Sequence[PatternHit]) -> BlockFailures:
                 by_raised.setdefault(index, []).append(hit)
             continue
         taken.add(hit.position)
-        _add_known(block, hit, found)
+        _add_known(block, hit, result)
     for index, item in enumerate(raised):
-        _add_raised(block, item, by_raised.get(index, ()), found)
+        _add_raised(block, item, by_raised.get(index, ()), result)
     covered = {rows.positions[row] for first, end in spans for row in range(first, end)} | taken
-    _add_others(block, covered, found)
-    found.failures.sort(key=attrgetter("start"))
-    return found
+    _add_others(block, covered, result)
+    result.failures.sort(key=attrgetter("start"))
+    return result
 
 
-def _add_raised(block: LogBlock, raised: Raised, hits: Sequence[PatternHit], found: BlockFailures) -> None:
+def _add_raised(block: LogBlock, raised: Raised, hits: Sequence[PatternHit], result: BlockFailures) -> None:
     positions = block.by_rank.positions
     position = positions[raised.row]
     matches = _matches(block, hits)
@@ -93,12 +93,12 @@ def _add_raised(block: LogBlock, raised: Raised, hits: Sequence[PatternHit], fou
         around=() if matches else _around(block, position),
     )
     is_warning = raised.name.endswith("Warning") or (matches and all(match.error.is_warning for match in matches))
-    found.lasting += [replace(failure, matches=(match,)) for match in matches if is_lasting(match)]
+    result.lasting += [replace(failure, matches=(match,)) for match in matches if is_lasting(match)]
     is_notice = is_warning and not raised.is_uncaught
     if is_notice:
-        found.notices += matches
+        result.notices += matches
     end = positions[raised.end_row - 1] + 1
-    found.failures.append(FailureLines(positions[raised.first_row], end, None if is_notice else failure))
+    result.failures.append(FailureLines(positions[raised.first_row], end, None if is_notice else failure))
 
 
 def _matches(block: LogBlock, hits: Sequence[PatternHit]) -> tuple[Match, ...]:
@@ -118,7 +118,7 @@ def with_values(first: Match, later: Match) -> Match:
     return replace(first, values=values)
 
 
-def _add_known(block: LogBlock, hit: PatternHit, found: BlockFailures) -> None:
+def _add_known(block: LogBlock, hit: PatternHit, result: BlockFailures) -> None:
     """Adds a known error outside an exception; warnings are kept apart."""
     match = match_of(block, hit)
     failure = LogFailure(
@@ -134,14 +134,14 @@ def _add_known(block: LogBlock, hit: PatternHit, found: BlockFailures) -> None:
     if ended is not None:
         failure = replace(failure, kind=FailureKind.ENDED, ended=ended)
     if hit.error.is_last:
-        found.at_end = match
+        result.at_end = match
         return
     if is_lasting(match):
-        found.lasting.append(failure)
+        result.lasting.append(failure)
     if match.is_warning or match.is_code:
-        found.notices.append(match)
+        result.notices.append(match)
     else:
-        found.failures.append(FailureLines(hit.position, hit.position + 1, failure))
+        result.failures.append(FailureLines(hit.position, hit.position + 1, failure))
 
 
 def is_lasting(match: Match) -> bool:
@@ -165,7 +165,7 @@ _SIGNS: Final = with_letters(
 """Parts of lines about the end of a process, or about an error."""
 
 
-def _add_others(block: LogBlock, covered: set[int], found: BlockFailures) -> None:
+def _add_others(block: LogBlock, covered: set[int], result: BlockFailures) -> None:
     """Adds signals, exit codes and lines of errors, apart from those that were read already."""
     for position in positions_with(block, _SIGNS):
         if position in covered or not block.first <= position < block.end:
@@ -173,7 +173,7 @@ def _add_others(block: LogBlock, covered: set[int], found: BlockFailures) -> Non
         line, text = block.lines[position], block.texts[position]
         first = signs.first_failed_rank(text)
         if first is not None:
-            found.first_failed_rank = first
+            result.first_failed_rank = first
             continue
         ended = signs.ended(line, text)
         if ended is not None:
@@ -189,7 +189,7 @@ def _add_others(block: LogBlock, covered: set[int], found: BlockFailures) -> Non
         rank = block.ranks[position]
         timestamp, around = timestamp_at(block, position), _around(block, position)
         failure = LogFailure(kind, number, number, shown, rank, timestamp, ended=ended, around=around)
-        found.failures.append(FailureLines(position, position + 1, failure))
+        result.failures.append(FailureLines(position, position + 1, failure))
 
 
 def _around(block: LogBlock, position: int) -> tuple[NumberedLine, ...]:

@@ -155,9 +155,9 @@ class LogReader:
             near = lines_near(block, hits[0])
             self._programs |= programs_in(block.words.letters, near)
             self._platform = self._platform or platform_of(near)
-        found = failures_in(block, hits)
-        self._keep(found, hits)
-        for start, stop, failure in found.failures:
+        result = failures_in(block, hits)
+        self._keep(result, hits)
+        for start, stop, failure in result.failures:
             if self._open and start > position:
                 self._walk(block, position, start)
             if failure is not None:
@@ -167,18 +167,18 @@ class LogReader:
             self._walk(block, position, block.end)
         self._characters += sum(map(len, block.lines[block.first : block.end])) + block.end - block.first
 
-    def _keep(self, found: BlockFailures, hits: Sequence[PatternHit]) -> None:
-        """Keeps what a block says about the log as a whole."""
+    def _keep(self, result: BlockFailures, hits: Sequence[PatternHit]) -> None:
+        """Keeps what a block says about the complete log."""
         for hit in hits:
             self._count(hit)
-        for match in found.notices:
+        for match in result.notices:
             self._notices.setdefault(match.error.id, Notice(match.error.title, match.line, match))
-        for failure in found.lasting:
+        for failure in result.lasting:
             assert failure.match is not None
             self._lasting.setdefault((failure.match.error.id, failure.rank), failure)
-        self._at_end = found.at_end or self._at_end
-        if found.first_failed_rank is not None:
-            self._first_failed = found.first_failed_rank
+        self._at_end = result.at_end or self._at_end
+        if result.first_failed_rank is not None:
+            self._first_failed = result.first_failed_rank
 
     def _fail(self, failure: LogFailure, block: LogBlock, position: int) -> None:
         """Adds a failure to those that are open."""
