@@ -4,19 +4,19 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 from gpumon.core.units import bytes_text
 from gpumon.errors.cause import Cause, in_place
 from gpumon.errors.entry import Fix
+from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory_cause import MemoryCause
 from gpumon.errors.ranks import comparison
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
-from gpumon.errors.tracebacks import TracebackFrame
 
-_INSTRUCTS: Final = re.compile(
+_INSTRUCTS: Final = lazy_pattern(
     r"\b(?:[Pp]lease|[Tt]ry|[Uu]se|[Ss]et|[Ii]nstall|[Rr]un|[Cc]onsider|[Ss]pecify|[Pp]ass|[Aa]dd|[Ii]ncrease|[Dd]ecrease"
     r"|[Rr]educe|[Uu]pgrade|[Dd]owngrade|[Mm]ake sure|[Ee]nsure|[Dd]id you (?:mean|forget)"
     r"|[Yy]ou (?:should|must|need|have to|can|may want)"
@@ -25,7 +25,7 @@ _INSTRUCTS: Final = re.compile(
     r"|[Rr]emove|[Dd]elete|[Cc]hange|[Cc]hoose|[Ee]nable|[Dd]isable|[Rr]eplace|[Ss]witch to|[Uu]pdate|[Cc]heck)\b"
 )
 """Words of a sentence that says what to do."""
-_BOILERPLATE: Final = re.compile(
+_BOILERPLATE: Final = lazy_pattern(
     r"CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA|TORCH_LOGS|TORCHDYNAMO_VERBOSE|TORCH_SHOW_CPP|expandable_segments"
     r"|See documentation for Memory|max_split_size_mb|NCCL_DEBUG|nccl_debug|HF_DEBUG|suppress_errors|stacktrace below"
     r"|report (?:this|a bug)|(?:file|open|create) an issue|bug report|might be asynchronously|To enable traceback"
@@ -37,7 +37,7 @@ _OF_VERSIONS: Final = frozenset(
     {"AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError", "UnboundLocalError"}
 )
 """Exceptions that a package raises in its own code if it, or a package that it uses, has another version."""
-_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
+_SENTENCE: Final = lazy_pattern(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
 _MAX_QUOTE: Final = 240
 _MAX_NOTICES: Final = 4
 _MAX_PASTED_LINES: Final = 12
@@ -198,15 +198,11 @@ def _what(failure: LogFailure, ranks: int, first_failed: int | None) -> str:
 
 
 def _place(failure: LogFailure) -> str:
-    frame = _frame(failure)
+    frame = failure.frame
     if frame is None:
         return ""
     function = f" in {frame.function}" if frame.function and frame.function != "<module>" else ""
     return f"{_short(frame.file)}:{frame.line}{function}" + (f"     {frame.code}" if frame.code else "")
-
-
-def _frame(failure: LogFailure) -> TracebackFrame | None:
-    return None if failure.raised is None else failure.raised.frame or failure.raised.raising
 
 
 def _short(path: str) -> str:
@@ -262,7 +258,7 @@ def _is_chosen(match: Match) -> bool:
 
 
 def _unknown_steps(root: LogFailure) -> list[Advice]:
-    frame = _frame(root)
+    frame = root.frame
     place = f"{_short(frame.file)}:{frame.line}" if frame is not None else "that place"
     if root.kind is FailureKind.ENDED:
         assert root.ended is not None
@@ -314,7 +310,7 @@ def _exit_meaning(code: int | None) -> tuple[str, str]:
 
 @cache
 def _data(name: str) -> Sequence[str]:
-    text = files("gpumon.errors").joinpath(name).read_text("utf-8")
+    text = Path(__file__).with_name(name).read_text("utf-8")
     return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 

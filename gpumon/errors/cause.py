@@ -1,14 +1,14 @@
 """Decides how the last run of a log ended and what caused it: backwards from the end to the root."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from gpumon.errors import signs
 from gpumon.errors.conditions import condition
 from gpumon.errors.entry import ContextState, Values
+from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match
 from gpumon.errors.prefixes import ClockKind
 from gpumon.errors.programs import is_relevant, program_of, program_of_errors
@@ -16,23 +16,10 @@ from gpumon.errors.raised import raised_error
 from gpumon.errors.rank import case_of, names_of
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
 from gpumon.errors.tracebacks import Link
-from gpumon.errors.unknown import ErrorForm, NumberedLine, UnknownError, kind_of
 
-_FORMS: Final = {
-    FailureKind.RAISED: ErrorForm.EXCEPTION,
-    FailureKind.ENDED: ErrorForm.CRASH,
-    FailureKind.KNOWN: ErrorForm.LOGGED,
-    FailureKind.REPORTED: ErrorForm.REPORT,
-    FailureKind.LOGGED: ErrorForm.LOGGED,
-}
 _DAY_SECONDS: Final = 24 * 3600.0
 _PERIOD_SECONDS: Final = {ClockKind.TIME_OF_DAY: _DAY_SECONDS, ClockKind.WITHOUT_YEAR: 366 * _DAY_SECONDS}
 """The period after which a clock restarts: two errors may be on both sides of midnight or of a new year."""
-_REPORTS: Final = re.compile(
-    r"(?:ChildFailedError|CalledProcessError|Process(?:Exited|Raised)Exception|SystemExit|SubprocessError"
-    r"|SignalException|metadata-generation-failed|subprocess-exited-with-error)$"
-)
-"""Exceptions that report the failure of another process."""
 _PROBES: Final = frozenset(
     {"KeyError", "AttributeError", "IndexError", "StopIteration", "LookupError", "Empty", "ImportError", "NameError"}
     | {"ModuleNotFoundError", "HTTPError", "HTTPStatusError", "UnicodeDecodeError", "JSONDecodeError", "TypeError"}
@@ -45,9 +32,9 @@ _CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
 """How processes die by themselves or are killed, but not those that a launcher ends, or that end themselves."""
 _MAX_LINES_TO_REASON: Final = 5000
 """Lines between NCCL's warning and the error that it explains."""
-_OBJECT: Final = re.compile(r"[\w./:@-]*[/\d:][\w./:@-]*")
+_OBJECT: Final = lazy_pattern(r"[\w./:@-]*[/\d:][\w./:@-]*")
 _MIN_OBJECT: Final = 7
-_NOT_A_NUMBER: Final = re.compile(r"(?i)\b(?:nan|inf|non-?finite)\b")
+_NOT_A_NUMBER: Final = lazy_pattern(r"(?i)\b(?:nan|inf|non-?finite)\b")
 
 
 _ECHO: Final = 3
@@ -65,8 +52,7 @@ class Confidence(str, Enum):
     """The error has no entry."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(NamedTuple):
     """Why the last run of a log failed.
 
     Attributes:
@@ -75,7 +61,6 @@ class Cause:
         chain: From the end to the root.
         confidence: How sure this is.
         reason: What the confidence rests on.
-        echoes: How many other failures follow from the root.
         is_echo: Whether the log only has failures that follow from another one, such as timeouts.
         ignored: Failures before the end that did not cause it, and warnings.
     """
@@ -85,7 +70,6 @@ class Cause:
     chain: tuple[LogFailure, ...]
     confidence: Confidence
     reason: str
-    echoes: int
     ignored: tuple[Notice, ...]
     is_echo: bool = False
 
@@ -105,7 +89,7 @@ def cause_of(reading: LogReading) -> Cause | None:
     confidence, reason = _confidence(root, failures, is_by_kind=is_by_kind)
     identified = root.matches or tuple(_identified(root))
     root = replace(root, matches=tuple(replace(match, is_cause=True) for match in in_place(identified, reading)))
-    return Cause(root, failures[-1], chain, confidence, reason, len(failures) - 1, ignored, grade >= _ECHO)
+    return Cause(root, failures[-1], chain, confidence, reason, ignored, grade >= _ECHO)
 
 
 def _is_late(ended: LogFailure, failures: Sequence[LogFailure]) -> bool:
@@ -119,24 +103,13 @@ def _is_late(ended: LogFailure, failures: Sequence[LogFailure]) -> bool:
 def _identified(failure: LogFailure) -> Iterator[Match]:
     """The known error that an exception is by the place where it was raised, whatever names its message has."""
     if failure.raised is not None:
-        unknown = unknown_error(failure)
-        code = "" if unknown.frame is None else unknown.frame.code
-        identified = raised_error(unknown.text, unknown.package, code)
+        code = "" if failure.frame is None else failure.frame.code
+        identified = raised_error(failure.first_text, failure.package, code)
         if identified is not None:
-            yield Match.of_unknown(unknown, *identified)
-
-
-def unknown_error(failure: LogFailure) -> UnknownError:
-    """A failure as an error that no entry has."""
-    raised, form = failure.raised, _FORMS[failure.kind]
-    name = raised.name if raised is not None else "Error in the log"
-    frame = None if raised is None else raised.frame or raised.raising
-    package = "" if raised is None else raised.package
-    text = failure.text.split("\n")[0]
-    around = failure.around or (NumberedLine(failure.line, text),)
-    return UnknownError(
-        form, kind_of(text, form), name, text, failure.line, failure.rank, failure.timestamp, frame, package, around
-    )
+            error, values = identified
+            ranks = () if failure.rank is None else (failure.rank,)
+            line, text, time = failure.line, failure.first_text, failure.timestamp
+            yield Match(error, line, text, failure.rank, ranks, timestamp=time, values=values)
 
 
 def in_place(matches: Iterable[Match], reading: LogReading) -> list[Match]:
@@ -163,7 +136,7 @@ def _grade(failure: LogFailure) -> int:
     if failure.kind is FailureKind.RAISED:
         raised = failure.raised
         assert raised is not None
-        if failure.is_echo or _REPORTS.search(raised.name) or not (raised.message or raised.has_traceback):
+        if failure.is_echo or failure.is_report or not (raised.message or raised.has_traceback):
             return _ECHO
         return 0 if raised.is_uncaught or _is_fatal(failure) else 1
     if failure.kind is FailureKind.ENDED:

@@ -13,16 +13,15 @@ A condition consists of atoms, joined by `and`, `or`, `not` and parentheses:
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from gpumon.errors.entry import Values
+from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.programs import PROGRAMS
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """An error in a log, as far as conditions ask.
 
     Attributes:
@@ -54,7 +53,7 @@ NAMED: Final[Mapping[str, Condition]] = {
 }
 """Conditions that need more than a comparison."""
 
-_TOKEN: Final = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([(),])|(\{\w+\})|([^\s(),"]+))')
+_TOKEN: Final = lazy_pattern(r'\s*(?:"((?:[^"\\]|\\.)*)"|([(),])|(\{\w+\})|([^\s(),"]+))')
 _JOINTS: Final = frozenset({"and", "or", ")", ","})
 
 

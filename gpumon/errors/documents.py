@@ -10,8 +10,8 @@ from gpumon.errors.explanation import Explanation
 from gpumon.errors.match import Match
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.rank import case_of, fixes_of
-from gpumon.errors.reading import LogFailure
-from gpumon.errors.unknown import ATTACHMENTS, NumberedLine, UnknownError, next_steps
+from gpumon.errors.reading import LogFailure, NumberedLine
+from gpumon.errors.unknown import ATTACHMENTS, kind_of, next_steps
 
 _SCHEMA: Final = 1
 
@@ -69,17 +69,17 @@ def catalogue_document(errors: Iterable[KnownError]) -> dict[str, Any]:
     return {"schema": _SCHEMA, "errors": [_error_document(error, fixes_of(error, case_of(error))) for error in errors]}
 
 
-def _unknown_document(error: UnknownError, *, is_cause: bool) -> dict[str, Any]:
+def _unknown_document(error: LogFailure, *, is_cause: bool) -> dict[str, Any]:
     frame = error.frame
     return {
         "name": error.name,
-        "text": error.text,
-        "kind": error.kind.value,
+        "text": error.first_text,
+        "kind": kind_of(error).value,
         "line": error.line,
         "rank": error.rank,
         "time": _time(error.timestamp),
         "is_cause": is_cause,
-        "frame": None if frame is None else asdict(frame),
+        "frame": None if frame is None else frame._asdict(),
         "around": [_line_document(line) for line in error.around],
         "fixes": _fix_documents(next_steps(error)),
         "attach": _fix_documents(ATTACHMENTS),

@@ -1,8 +1,8 @@
 """The records of known errors: how an error of CUDA, PyTorch, NCCL or the driver reads, its meaning, its fixes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 Values = Mapping[str, int | str]
 """The values in a message, by the names of the slots that they fill."""
@@ -28,8 +28,7 @@ class ContextState(str, Enum):
     """There is no context yet, or the error is not a CUDA error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(NamedTuple):
     """One way to fix an error.
 
     Attributes:
@@ -47,8 +46,7 @@ class Fix:
     is_hidden_otherwise: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Wording:
+class Wording(NamedTuple):
     """How an error reads in a log.
 
     Attributes:
@@ -63,8 +61,7 @@ class Wording:
     raised_in: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownError:
+class KnownError(NamedTuple):
     """A known error.
 
     Attributes:

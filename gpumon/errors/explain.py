@@ -7,18 +7,19 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from gpumon.core.oom_file import is_oom_file, read_oom_file
 from gpumon.core.text import safe_text
 from gpumon.errors.cause import cause_of
 from gpumon.errors.explanation import Explanation, explanation_of
 from gpumon.errors.find import ErrorFinder
 from gpumon.errors.load import catalogue
-from gpumon.errors.oom import explain_oom
-from gpumon.errors.reading import LogReader, LogReading, merged
+from gpumon.errors.reader import LogReader
+from gpumon.errors.reading import LogReading, merged
 from gpumon.errors.source import log_files, log_pieces, open_log
 
 _CHUNK_BYTES: Final = 1 << 20
 _MAX_PATH: Final = 4096
+_JSON: Final = b"{"
+"""The start of the report of a probe, and of few logs."""
 _PASTED: Final = "the text"
 
 
@@ -57,6 +58,11 @@ def explain_source(chunks: Iterator[bytes], name: str) -> Explanation:
     """
     first = next(chunks, b"")
     content = chain((first,), chunks)
+    if not first.lstrip().startswith(_JSON):
+        return explain(content, name)
+    from gpumon.core.oom_file import is_oom_file, read_oom_file  # late: many modules, which few logs need
+    from gpumon.errors.oom import explain_oom
+
     return explain_oom(read_oom_file(content, name)) if is_oom_file(first) else explain(content, name)
 
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gpumon.errors.answer import LogAnswer, answer_of
-from gpumon.errors.cause import Cause, in_place, unknown_error
+from gpumon.errors.cause import Cause, in_place
 from gpumon.errors.match import Match
-from gpumon.errors.reading import LogReading
-from gpumon.errors.unknown import NumberedLine, UnknownError
+from gpumon.errors.reading import LogFailure, LogReading, NumberedLine
 
 _MAX_MATCHES: Final = 64
 
@@ -30,7 +29,7 @@ class Explanation:
     matches: tuple[Match, ...]
     answer: LogAnswer
     lines: int
-    unknown: UnknownError | None = None
+    unknown: LogFailure | None = None
     last_lines: tuple[NumberedLine, ...] = ()
     reading: LogReading | None = None
     root: Cause | None = None
@@ -55,7 +54,7 @@ def explanation_of(reading: LogReading, cause: Cause | None, name: str) -> Expla
         name: The name of the log.
     """
     answer = answer_of(reading, cause, name)
-    unknown = None if cause is None or cause.root.match is not None else unknown_error(cause.root)
+    unknown = None if cause is None or cause.root.match is not None else cause.root
     matches = tuple(_matches(reading, cause))[:_MAX_MATCHES]
     return Explanation(matches, answer, reading.lines, unknown, reading.last_lines, reading, cause)
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from gpumon.errors.candidate import CasedText, LineMatch, PreparedPattern, cased, distinct, matches_in_line
 from gpumon.errors.load import ErrorCatalogue
-from gpumon.errors.needles import NeedleIndex, NeedleSearch, ShortSearch
+from gpumon.errors.needles import NeedleIndex
 from gpumon.errors.patterns import dense, folded, ignores_digits, letter_counts
 from gpumon.errors.scan import LogBlock, RankLines
 from gpumon.errors.wrapped_search import PatternHit, WrappedSearch, without_overlaps
@@ -137,21 +137,12 @@ class ErrorFinder:
 
     def __init__(self, catalogue: ErrorCatalogue) -> None:
         self._catalogue = catalogue
-        self._places = {needle.encode(): places for needle, (_, *places) in catalogue.needles.items()}
-        self._rarest = {needle.encode(): str(rarest) for needle, (rarest, *_) in catalogue.needles.items()}
-        self._short = ShortSearch(self._rarest)
+        self._index = NeedleIndex(catalogue.needles)
         self._patterns = _PatternsByNeedle(self._prepared)
-
-    @cached_property
-    def _index(self) -> NeedleIndex:
-        return NeedleIndex(self._rarest)
-
-    def _search(self, letters: bytes) -> NeedleSearch:
-        return (self._index if len(letters) > _MAX_SHORT else self._short).search(letters)
 
     def _prepared(self, needle: bytes) -> NeedlePatterns:
         """The wordings with a needle, whose entries are read now."""
-        places = self._places[needle]
+        places = self._index.places(needle)
         return NeedlePatterns(
             [
                 PreparedPattern(order, self._catalogue.at(order), self._catalogue.at(order).wordings[number])
@@ -162,7 +153,7 @@ class ErrorFinder:
     def hits(self, block: LogBlock) -> list[PatternHit]:
         """The errors in a block, in the order of its lines and from left to right."""
         lines = block.by_rank
-        single_rows, broken_rows = _rows_with_needles(self._search(block.letters), block.letters, lines)
+        single_rows, broken_rows = _rows_with_needles(self._index.search(block.words), lines)
         if not single_rows and not broken_rows:
             return []
         wrapped = WrappedSearch(lines, len(set(chain.from_iterable((*single_rows.values(), *broken_rows.values())))))
@@ -263,42 +254,29 @@ def _longest(needles: Sequence[bytes]) -> Sequence[bytes]:
 
 
 def _rows_with_needles(
-    search: NeedleSearch, letters: bytes, lines: RankLines
+    occurrences: Sequence[tuple[bytes, int]], lines: RankLines
 ) -> tuple[Mapping[int, list[bytes]], Mapping[tuple[int, int], list[bytes]]]:
     """The lines that contain needles, and the first and last of the lines over which needles are broken.
 
     Args:
-        search: The needles of the lines.
-        letters: The letters of the lines.
+        occurrences: The needles of the lines, each with its index in their letters, in order.
         lines: The lines.
     """
+    if not occurrences:
+        return {}, {}
     single_rows: dict[int, list[bytes]] = defaultdict(list)
     broken: list[tuple[bytes, int, int]] = []
-    starts = [letters.find(needle) for needle in search.possible]
-    if not search.occurrences and max(starts, default=-1) < 0:
-        return {}, {}
     ends = list(accumulate(letter_counts(lines.texts)))
     row = 0
-    for needle, start in search.occurrences:
-        while ends[row] <= start:
-            row += 1
+    for needle, start in occurrences:
+        if ends[row] <= start:
+            row = bisect_right(ends, start, row)
         if start + len(needle) <= ends[row]:
             needles = single_rows[row]
             if needle not in needles:  # the same patterns would match at another occurrence within this line
                 needles.append(needle)
         else:
             broken.append((needle, start, row))
-    for needle, first_start in zip(search.possible, starts, strict=True):
-        start, size = first_start, len(needle)
-        while start >= 0:
-            row = bisect_right(ends, start)
-            end = start + size
-            if end <= ends[row]:
-                single_rows[row].append(needle)
-                end = max(end, ends[row] - size + 1)  # another occurrence within this line is not needed
-            else:
-                broken.append((needle, start, row))
-            start = letters.find(needle, end)
     return single_rows, _broken_rows(broken, ends, lines)
 
 

@@ -6,11 +6,11 @@ wordings; the text of an entry is read only if one of its needles is in a log, o
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from gpumon.errors.entry import Code, ContextState, Fix, KnownError, Values, Wording
 
@@ -36,7 +36,7 @@ STANDARD_CACHE: Final = frozenset(
 _CACHE: Final = {ContextState.DEAD: CONTEXT_IS_DEAD, ContextState.RESET: BELOW_PYTORCH}
 """What `torch.cuda.empty_cache()` does for an entry that does not say it, by the context; for others, nothing."""
 
-_TYPES: Final = {
+SLOT_TYPES: Final = {
     "int": (r"\d", 20, ""),
     "signed": (r"-?\d", 20, ""),
     "decimal": (r"[\d.]", 20, ""),
@@ -51,7 +51,7 @@ _TYPES: Final = {
 }
 """The types of slots: a set of characters, how many of them at most unless the slot says it, and whether as few of them
 as possible. A number behind the name of a type replaces the maximum."""
-_FIXED_TYPES: Final = {
+FIXED_SLOT_TYPES: Final = {
     "any": r"[^\n]{0,200}?",
     "size": r"[\d.]{1,16} (?:bytes|[KMGT]i?B)",
     "shape": r"\[[\d, -]{0,120}\]",
@@ -67,7 +67,7 @@ _FIX_SLOT: Final = re.compile(r"\{(\{[a-z_]\w*(?::[^{}\n]*)?\})\}|\{([a-z_]\w*(?
 """A slot in a fix, or text that would be one, in doubled braces."""
 _TYPE: Final = re.compile(r"(?P<name>[a-z]+)(?P<size>\d*)")
 _RAISED: Final = frozenset({"in-package", "in-model-code", "in-own-code"})
-_FLAGS: Final = {"says/": {"case", "at-end", *_RAISED}, "says": {"case", "at-end", "word", "start", *_RAISED}}
+FLAGS: Final = {"says/": {"case", "at-end", *_RAISED}, "says": {"case", "at-end", "word", "start", *_RAISED}}
 """Words before a wording: it is case-sensitive, counts only at the end of a log, consists of whole words, stands at the
 start of a line, or is an exception of a package, of code that came with a model, or of the user's own code."""
 _KINDS: Final = frozenset({"fatal", "notice", "echo"})
@@ -161,10 +161,9 @@ def parse(text: str, where: str, line: int = 1) -> KnownError:
         raise head.fail("not: error ID KIND context STATE")
     builder = _Builder(words[0], ContextState(words[-1]), frozenset(words[1:-2]))
     for some in fields:
-        method = getattr(builder, f"add_{some.keyword.replace('/', '_regex')}", None)
-        if method is None:
+        if some.keyword not in FIELDS:
             raise some.fail(f"no field is called {some.keyword!r}")
-        method(some)
+        FIELDS[some.keyword](builder, some)
     return builder.error(head)
 
 
@@ -192,7 +191,6 @@ class _Builder:
         self._texts[some.keyword] = some.text
 
     add_section = add_title = add_means = add_cache = add_seen = add_program = add_leads = add_reasons = _set
-    add_priority = _set
 
     def add_cause(self, some: _Field) -> None:
         _, condition, text = some.with_condition()
@@ -222,7 +220,7 @@ class _Builder:
         for fix in _shared_fixes(name, some):
             both = f"({fix.when}) and ({condition})" if fix.when and condition else fix.when or condition
             is_first, is_hidden = _MODES[mode] if mode else (fix.is_first, fix.is_hidden_otherwise)
-            self._fixes.append(replace(fix, when=both, is_first=is_first, is_hidden_otherwise=is_hidden))
+            self._fixes.append(fix._replace(when=both, is_first=is_first, is_hidden_otherwise=is_hidden))
 
     def add_source(self, some: _Field) -> None:
         self._sources.append(some.text)
@@ -273,6 +271,14 @@ class _Builder:
         )
 
 
+FIELDS: Final[Mapping[str, Callable[[_Builder, _Field], None]]] = {
+    name.removeprefix("add_").replace("_regex", "/"): method
+    for name, method in vars(_Builder).items()
+    if name.startswith("add_")
+}
+"""What adds each field of an entry."""
+
+
 def _fix(some: _Field) -> Fix:
     mode, condition, text = some.with_condition()
     return Fix(_with_slots(text), _with_slots("\n".join(some.codes)), condition, *_MODES[mode])
@@ -288,7 +294,7 @@ def filled(fix: Fix, values: Values) -> Fix | None:
     if _MARK not in fix.text and _MARK not in fix.code:
         return fix
     text, code = _filled(fix.text, values, is_code=False), _filled(fix.code, values, is_code=True)
-    return None if text is None or code is None else replace(fix, text=text, code=code)
+    return None if text is None or code is None else fix._replace(text=text, code=code)
 
 
 def _filled(text: str, values: Values, *, is_code: bool) -> str | None:
@@ -309,7 +315,7 @@ def _filled(text: str, values: Values, *, is_code: bool) -> str | None:
 def _wording(some: _Field) -> tuple[Wording, bool]:
     """A wording, and whether it counts only at the end of a log."""
     flags, text = [], some.head
-    while (word := text.partition(" ")[0]) in _FLAGS[some.keyword]:
+    while (word := text.partition(" ")[0]) in FLAGS[some.keyword]:
         flags.append(word)
         text = text.partition(" ")[2].lstrip()
     regex = text if some.keyword == "says/" else regex_of(text, some)
@@ -342,11 +348,11 @@ def _slot_regex(kind: str, some: _Field) -> str:
     if "|" in kind:
         choices = [re.escape(choice) for choice in kind.split("|")]
         return f"(?:{'|'.join(choices[:-1])})?" if not choices[-1] else f"(?:{'|'.join(choices)})"
-    if kind in _FIXED_TYPES:
-        return _FIXED_TYPES[kind]
+    if kind in FIXED_SLOT_TYPES:
+        return FIXED_SLOT_TYPES[kind]
     match = _TYPE.fullmatch(kind)
-    if match is not None and match["name"] in _TYPES:
-        characters, size, ending = _TYPES[match["name"]]
+    if match is not None and match["name"] in SLOT_TYPES:
+        characters, size, ending = SLOT_TYPES[match["name"]]
         return f"{characters}{{1,{match['size'] or size}}}{ending}"
     piece = _shared().pieces.get(kind)
     if piece is None:
@@ -354,8 +360,7 @@ def _slot_regex(kind: str, some: _Field) -> str:
     return piece
 
 
-@dataclass(frozen=True)
-class _Shared:
+class _Shared(NamedTuple):
     """What several entries use, by its name.
 
     Attributes:
@@ -409,13 +414,12 @@ class ErrorCatalogue(Mapping[str, KnownError]):
 
     Args:
         entries: The ids in order, each with its file.
-        needles: The needles, each with its rarest pieces (see `rarest_pieces`), then the index of each entry that has
-            it and, behind that, the index of the wording.
+        needles: The needles by their rarest gram, see `index_rows`.
         raised: The indexes of entries with exceptions that mean something else where other code raises them.
     """
 
     def __init__(
-        self, entries: Sequence[tuple[str, str]], needles: Mapping[str, Sequence[Any]], raised: Sequence[int] = ()
+        self, entries: Sequence[tuple[str, str]], needles: Mapping[str, str], raised: Sequence[int] = ()
     ) -> None:
         self.ids: Final = [error_id for error_id, _ in entries]
         self.needles: Final = needles

@@ -1,8 +1,8 @@
 """Frozen records of the known errors in a log."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from gpumon.errors.conditions import Case
 from gpumon.errors.entry import ContextState, Fix, KnownError, Values
@@ -11,14 +11,12 @@ from gpumon.errors.memory_message import MemoryMessage
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.programs import PROGRAMS
 from gpumon.errors.rank import case_of, causes_of, fixes_of
-from gpumon.errors.unknown import UnknownError
 
 _MAX_FIXES: Final = 8
 """More are a list to search in, not an answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class OomReport:
+class OomReport(NamedTuple):
     """What the report of a probe contains in addition to the error, for a process that ran out of memory.
 
     Attributes:
@@ -74,18 +72,6 @@ class Match:
     oom_report: OomReport | None = None
     is_first_step: bool = False
 
-    @classmethod
-    def of_unknown(cls, unknown: UnknownError, error: KnownError, values: Values) -> "Match":
-        """The match of an error that no pattern has, and that its place in the program identifies.
-
-        Args:
-            unknown: Where it is in the log.
-            error: The entry of the catalogue.
-            values: The names in the message.
-        """
-        ranks = () if unknown.rank is None else (unknown.rank,)
-        return cls(error, unknown.line, unknown.text, unknown.rank, ranks, timestamp=unknown.timestamp, values=values)
-
     @property
     def is_code(self) -> bool:
         """Whether the line is the code that raises the error, as a traceback quotes it, instead of its message."""
@@ -133,4 +119,4 @@ def _best(fixes: Sequence[Fix]) -> tuple[Fix, ...]:
     """The best fixes; the first one is no alternative to another one."""
     first, *others = fixes[:_MAX_FIXES]
     text = first.text.removeprefix("Or ")
-    return (first if text == first.text else replace(first, text=text[0].upper() + text[1:])), *others
+    return (first if text == first.text else first._replace(text=text[0].upper() + text[1:])), *others

@@ -1,12 +1,12 @@
 """Makes the match of a known error from where its wording stands in a block of a log."""
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Final
 
 from gpumon.core.text import safe_text
+from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match
 from gpumon.errors.memory_cause import is_first_step
 from gpumon.errors.memory_message import read_memory_message
@@ -14,6 +14,7 @@ from gpumon.errors.prefixes import Timestamp, timestamp_of
 from gpumon.errors.programs import signs_in
 from gpumon.errors.rank import names_of
 from gpumon.errors.scan import LogBlock
+from gpumon.errors.signs import has_information_level, has_warning_level
 from gpumon.errors.tracebacks import CAUGHT_ABOVE, TRACEBACK
 from gpumon.errors.wrapped_search import PatternHit
 
@@ -23,18 +24,12 @@ _MAX_VALUE: Final = 200
 """Characters of a value that a message contains."""
 _MAX_LINES_BACK: Final = 256
 """Lines before an error in which the timestamp of its rank is searched; a traceback has no timestamps."""
-_LAST_ERROR: Final = re.compile(r"\bLast error: {0,4}(?P<reason>[^\n]{0,200})$")
+_LAST_ERROR: Final = lazy_pattern(r"\bLast error: {0,4}(?P<reason>[^\n]{0,200})$")
 """NCCL's own reason, on this line or the next one."""
 _MAX_LINES_TO_REASON: Final = 4
 _MAX_LINES_NEAR: Final = 24
 """Lines around an error that show the operating system and the program."""
 _MAX_TRACEBACK_LINES: Final = 32
-_WARNING: Final = re.compile(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} |(?:^|[:\]] )W [\w/.-]+:\d+\]")
-_INFORMATION: Final = re.compile(
-    r"\b(?:INFO|DEBUG)\b|(?:^|\[)I\d{4}[ :]|level=(?:info|debug)|(?:^|[:\]] )I [\w/.-]+:\d+\]"
-)
-_MAX_LEVEL: Final = 200
-"""Characters at the start of a line in which its level is searched."""
 
 
 def match_of(block: LogBlock, hit: PatternHit) -> Match:
@@ -42,7 +37,7 @@ def match_of(block: LogBlock, hit: PatternHit) -> Match:
     memory = read_memory_message(hit.text)
     texts = {**hit.line_match.groups, **dict(_last_error(hit))}
     values: dict[str, int | str] = {name: safe_text(text, _MAX_VALUE) for name, text in texts.items()}
-    if signs := signs_in(block.letters, names_of(hit.error)[0]):
+    if signs := signs_in(block.words.letters, names_of(hit.error)[0]):
         values["signs"] = signs
     return Match(
         hit.error,
@@ -65,9 +60,7 @@ def lines_near(block: LogBlock, hit: PatternHit) -> list[str]:
 def is_mere_warning(block: LogBlock, hit: PatternHit) -> bool:
     """Whether the line is only a warning, or an information, so that the program continues."""
     line = block.lines[hit.position]
-    return (
-        hit.error.is_warning or _is_warning(block, hit.position) or _INFORMATION.search(line, 0, _MAX_LEVEL) is not None
-    )
+    return hit.error.is_warning or _is_warning(block, hit.position) or has_information_level(line)
 
 
 def _last_error(hit: PatternHit) -> Iterator[tuple[str, str]]:
@@ -91,7 +84,7 @@ def _is_warning(block: LogBlock, position: int) -> bool:
     """
     is_announced = position > 0 and block.lines[position - 1].rstrip().endswith("Warning:")
     record = bisect_left(block.numbers, block.numbers[position])
-    is_warning = any(_WARNING.search(block.lines[index]) is not None for index in {position, record})
+    is_warning = any(has_warning_level(block.lines[index]) for index in {position, record})
     return is_announced or is_warning or _is_ignored(block, position)
 
 

@@ -1,11 +1,11 @@
 """Decides why an allocation failed, from the sizes in its error message."""
 
-import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Final
 
 from gpumon.core.units import bytes_text
+from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.memory_message import MemoryMessage
 
 _LARGE_SHARE: Final = 0.02
@@ -22,11 +22,11 @@ _OTHERS_BYTES: Final = 1 << 30
 The same number of bytes is left for this process's own context and libraries, if its message does not count them."""
 
 
-_PROGRESS: Final = re.compile(r"(?<![\d/])(?P<done>\d{1,8})/\d{1,8} \[\d\d:\d\d")
+_PROGRESS: Final = lazy_pattern(r"(?<![\d/])(?P<done>\d{1,8})/\d{1,8} \[\d\d:\d\d")
 """How tqdm prints complete steps and all steps."""
-_PREPARATION: Final = re.compile(r"Load|load|Fetch|Map|map|oken|ownload|cach|Cach|Prepar|prepar")
+_PREPARATION: Final = lazy_pattern(r"Load|load|Fetch|Map|map|oken|ownload|cach|Cach|Prepar|prepar")
 """Labels of progress bars before a training run starts."""
-_LATER: Final = re.compile(
+_LATER: Final = lazy_pattern(
     r"\b[Ee]poch\b\D{0,4}(?!0\b|1/)\d"
     r"|\b(?:[Vv]alid|[Ee]val|[Tt]est)\w{0,8}\b[^|\n]{0,20}%\||^ {2,9}(?!1/)\d{1,6}/\d{1,6} {2}"
 )

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from gpumon.errors.lazy_pattern import lazy_pattern
+
 _UNITS: Final[dict[str, int]] = {
     "bytes": 1,
     **{f"{prefix}iB": 1 << 10 * power for power, prefix in enumerate("KMGT", 1)},
@@ -15,8 +17,8 @@ _UNITS: Final[dict[str, int]] = {
 }
 _SIZE: Final = r"([\d.]{1,16})\s*(bytes|[KMGT]i?B)"
 _HEADS: Final = (
-    re.compile(rf"CUDA\s*out\s*of\s*memory\.\s*Tried\s*to\s*allocate\s*{_SIZE}"),
-    re.compile(
+    lazy_pattern(rf"CUDA\s*out\s*of\s*memory\.\s*Tried\s*to\s*allocate\s*{_SIZE}"),
+    lazy_pattern(
         rf"Allocation\s*on\s*device\s*\d+\s*would\s*exceed\s*allowed\s*memory(?s:.{{0,120}}?)Requested\s*:\s*{_SIZE}"
     ),
 )
@@ -44,7 +46,7 @@ _WORDINGS: Final = {
 }
 _NO_LIMIT: Final = 1 << 60
 """The cudaMallocAsync backend prints 16384 PiB, the largest 64-bit number, if no limit is set."""
-_OTHER: Final = re.compile(rf"Process\s*(\d+)\s*has\s*{_SIZE}\s*memory\s*in\s*use")
+_OTHER: Final = lazy_pattern(rf"Process\s*(\d+)\s*has\s*{_SIZE}\s*memory\s*in\s*use")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,20 @@
 """An explanation as headings, paragraphs and code, for a terminal, a screen or a document to lay out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from gpumon.core.units import counted
 from gpumon.errors.entry import ContextState, Fix, KnownError
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import STANDARD_CACHE
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory_cause import MemoryCause, cause_sentence, value_rows
+from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.rank import case_of, fixes_of
+from gpumon.errors.reading import LogFailure, NumberedLine
 from gpumon.errors.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
-from gpumon.errors.unknown_narrative import other_error, position_text, unknown_sections
+from gpumon.errors.tracebacks import TracebackFrame
+from gpumon.errors.unknown import ATTACHMENTS, KIND_SENTENCES, kind_of, next_steps
 
 _CONTEXTS: Final = {
     ContextState.ALIVE: "The process can continue if it catches the error: its CUDA context is intact.",
@@ -21,12 +25,18 @@ _CONTEXTS: Final = {
 }
 
 
+_WITHOUT_ERROR: Final = (
+    Fix("If the program failed, also keep what it writes to its error output.", "python train.py 2>&1 | tee train.log"),
+    Fix("If the program hangs, print the stacks of its threads.", "py-spy dump --pid PID"),
+)
+
+
 def sections(explanation: Explanation) -> list[Section]:
     """The cause in full, then the other errors in the log; or what is known about the last unknown error."""
     cause, unknown = explanation.cause, explanation.unknown
     others = [_other_match(match) for match in explanation.matches if match is not cause]
     if cause is None:
-        result = list(unknown_sections(explanation))
+        result = list(_unknown_sections(explanation))
     else:
         remedies = _remedies(cause.error, cause.fixes, cause.context)
         result = [
@@ -37,7 +47,7 @@ def sections(explanation: Explanation) -> list[Section]:
             *_values(cause),
             *_sources(cause.error),
         ]
-        others += [] if unknown is None else [other_error(unknown)]
+        others += [] if unknown is None else [_other_error(unknown)]
     if others:
         result.append(Section("Also in the log", tuple(map(paragraph, others))))
     return result
@@ -66,7 +76,7 @@ def _position(match: Match) -> str:
         return match.oom_report.place
     ranks = f" ({_ranks_text(match.ranks)})" if len(match.ranks) > 1 else ""
     count = "" if match.count == 1 else f" {match.count} lines contain this error{ranks}."
-    return position_text(match.line, match.rank, match.timestamp) + count
+    return _position_text(match.line, match.rank, match.timestamp) + count
 
 
 def _ranks_text(ranks: Sequence[int]) -> str:
@@ -137,3 +147,67 @@ def _sources(error: KnownError) -> Iterator[Section]:
 def _other_match(match: Match) -> str:
     role = ", a consequence of another error" if match.error.is_echo else ", a warning" if match.is_warning else ""
     return f"{_heading(match.error)}{role}. {_position(match)}"
+
+
+def _unknown_sections(explanation: Explanation) -> Iterator[Section]:
+    """The last unknown error of a log; for a log without errors, its last lines."""
+    error = explanation.unknown
+    if error is None:
+        yield from _no_error(explanation)
+        return
+    position = paragraph(_position_text(error.line, error.rank, error.timestamp))
+    quote = TextBlock(BlockKind.QUOTE, error.first_text)
+    yield Section(
+        f"{error.name}: not a known error",
+        (quote, position, *_place(error.frame), paragraph(KIND_SENTENCES[kind_of(error)])),
+    )
+    yield Section("Lines around it", tuple(_quotes(error.around)))
+    yield Section("What to do next", tuple(fix_blocks(next_steps(error))))
+    yield _report("To have this error added to gpumon, open an issue. A report to any project needs:")
+
+
+def _other_error(error: LogFailure) -> str:
+    """An unknown error after a known one, in a sentence."""
+    frame = "" if error.frame is None else f" {_frame_text(error.frame)}"
+    return f"{error.first_text} (not a known error). {_position_text(error.line, error.rank, error.timestamp)}{frame}"
+
+
+def _position_text(line: int, rank: int | None, timestamp: Timestamp | None) -> str:
+    """Where a log has an error, in a sentence."""
+    rank_text = "" if rank is None else f", rank {rank}"
+    return f"Line {line}{rank_text}{f', {timestamp.text}' if timestamp is not None and timestamp.text else ''}."
+
+
+def _no_error(explanation: Explanation) -> Iterator[Section]:
+    why = "The log also contains no other error: no traceback, no crash, and no line of the level ERROR."
+    if not explanation.last_lines:
+        why = "The log is empty."
+    yield Section(f"No known error in {counted(explanation.lines, 'line')}", (paragraph(why),))
+    if explanation.last_lines:
+        yield Section("Its last lines", tuple(_quotes(explanation.last_lines)))
+    yield Section("What to do next", tuple(fix_blocks(_WITHOUT_ERROR)))
+    yield _report("If the log contains an error that gpumon does not recognize, open an issue, and attach:")
+
+
+def _place(frame: TracebackFrame | None) -> Iterator[TextBlock]:
+    if frame is not None:
+        yield paragraph(_frame_text(frame))
+        if frame.code:
+            yield TextBlock(BlockKind.CODE, frame.code)
+
+
+def _frame_text(frame: TracebackFrame) -> str:
+    function = f", in {frame.function}" if frame.function else ""
+    code = "Your code" if frame.is_own else "No frame is in your code; the innermost frame"
+    return f"{code}: {frame.file}, line {frame.line}{function}."
+
+
+def _quotes(lines: Iterable[NumberedLine]) -> Iterator[TextBlock]:
+    lines = list(lines)
+    width = len(str(lines[-1].number))
+    for line in lines:
+        yield TextBlock(BlockKind.QUOTE, f"{line.number:>{width}}  {line.text}")
+
+
+def _report(request: str) -> Section:
+    return Section("What to attach to a report", (paragraph(request), *fix_blocks(ATTACHMENTS)))

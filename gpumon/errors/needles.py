@@ -1,159 +1,154 @@
-"""Searches a long text for many needles at once, in a time that hardly depends on their number.
+"""Searches a text for all needles at once, in a time that hardly depends on their number.
 
-The text is cut into pieces of eight letters, which Python looks up as integers. A needle of eleven letters or more
-contains such pieces wherever it starts, and is compared only where its rarest piece is, if the text has others too.
+The text is a sequence of words, of which a log has few different ones, however long it is. A needle is compared only
+where a word has its rarest gram of four letters, and only if other words have the other grams that it requires.
 """
 
-import sys
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import compress, count
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, compress
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-_PIECE: Final = 8
-"""Letters per piece: the size of the largest integer of a memory view."""
-_STRIDE: Final = 4
-"""Letters from the start of a piece to the start of the next one, so that a needle of this plus 7 letters has one."""
-_MIN_LETTERS: Final = _PIECE + _STRIDE - 1
-_MAX_PIECES: Final = 3
-"""Pieces of a needle that the text must have; ordinary text has one or two of many needles, but rarely three."""
-_FIRST: Final = ord("a")
-_MAX_SEARCHES: Final = 32
-"""Needles up to which to search the text for each is faster than to read its pieces one after the other."""
+from gpumon.errors.patterns import LetterWords, squeezed
+
+_GRAM: Final = 4
+"""Letters per gram: all needles but a few have a word of this length."""
+_MAX_GRAMS: Final = 3
+"""Grams of a needle that the text must have; ordinary text has one or two of many needles, but rarely three."""
+_MAX_WORD: Final = 64
+"""Letters of a word that are examined at once: longer ones are no words, and often repeat themselves."""
+_MAX_SEARCHES: Final = 64
+"""Needles up to which to search the text for each is faster than to examine its words one after the other."""
+_WORD: Final = re.compile("[a-z]+")
+_NO_GRAM: Final = ""
+"""In the index, in place of the rarest gram of a needle that has none; such a needle is always searched."""
+
+
+class IndexedNeedle(NamedTuple):
+    """A needle, as the index has it.
+
+    Attributes:
+        letters: Its letters.
+        grams: Other grams that a text with the needle has.
+        places: See `NeedleIndex.places`.
+    """
+
+    letters: bytes
+    grams: Sequence[str]
+    places: Sequence[int]
 
 
 class NeedleIndex:
     """Needles to search.
 
     Args:
-        needles: Texts of lower-case letters, each with its rarest pieces, see `rarest_pieces`.
+        rows: The needles by their rarest gram, see `index_rows`.
     """
 
-    def __init__(self, needles: Mapping[bytes, str]) -> None:
-        self._short = [needle for needle in needles if len(needle) < _MIN_LETTERS]
-        self._long = [needle for needle in needles if len(needle) >= _MIN_LETTERS]
-        self._by_piece: dict[int, int] = {}
-        """By the piece by which it is looked up: a needle and its start in a piece, as a number (many objects less)."""
-        self._others: dict[int, list[int]] = defaultdict(list)
-        """The same, of more needles with a piece that one has already."""
-        pieces: list[int] = []
-        for index, needle in enumerate(self._long):
-            for start, letters in enumerate(needles[needle].split(".")):
-                offsets = [start + _STRIDE * (ord(letter) - _FIRST) for letter in letters]
-                rarest = [int.from_bytes(needle[offset : offset + _PIECE], sys.byteorder) for offset in offsets]
-                pieces += rarest
-                number = index * _STRIDE + start
-                if self._by_piece.setdefault(rarest[0], number) != number:
-                    self._others[rarest[0]].append(number)
-        self._pieces = frozenset(pieces)
+    def __init__(self, rows: Mapping[str, str]) -> None:
+        self._rows = rows
+        self._needles: dict[str, Sequence[IndexedNeedle]] = {}
+        self._places: dict[bytes, Sequence[int]] = {}
 
-    def search(self, letters: bytes) -> "NeedleSearch":
-        """The needles that a text contains, or may contain."""
-        size = len(letters) // _PIECE * _PIECE + _PIECE
-        padded = memoryview(letters.ljust(size + _STRIDE, b"\0"))
-        views = padded[:size].cast("Q"), padded[_STRIDE:].cast("Q")
-        present = self._pieces.intersection(views[0]) | self._pieces.intersection(views[1])
-        places: dict[int, list[tuple[bytes, int]]] = defaultdict(list)
-        for piece in present & self._by_piece.keys():
-            for number in (self._by_piece[piece], *self._others.get(piece, ())):
-                offsets = dict(self._cut(number))
-                if present.issuperset(self._pieces.intersection(offsets)):
-                    places[piece].append((self._long[number // _STRIDE], offsets[piece]))
-        possible = dict.fromkeys(needle for some in places.values() for needle, _ in some)
-        if len(possible) > _MAX_SEARCHES:
-            return NeedleSearch(_occurrences(letters, views, places), self._short)
-        return NeedleSearch([], [*self._short, *possible])
+    def search(self, text: LetterWords) -> list[tuple[bytes, int]]:
+        """The needles of a text, each with its index in the letters, in the order of the text."""
+        letters = text.letters
+        distinct = text.vocabulary.decode().split()
+        grams = {gram for word in distinct for gram in _grams(word)}
+        possible: dict[str, list[IndexedNeedle]] = {}
+        for gram in self._rows.keys() & grams:
+            needles = [needle for needle in self.with_gram(gram) if grams.issuperset(needle.grams)]
+            if needles:
+                possible[gram] = needles
+        always = [*self.with_gram(_NO_GRAM)]
+        if sum(map(len, possible.values())) <= _MAX_SEARCHES:
+            always += chain.from_iterable(possible.values())
+            possible.clear()
+        occurrences = [(needle.letters, start) for needle in always for start in _starts(needle.letters, letters)]
+        if possible:
+            occurrences += _occurrences(text, _places(distinct, possible))
+        occurrences.sort(key=itemgetter(1))
+        return occurrences
 
-    def _cut(self, number: int) -> list[tuple[int, int]]:
-        """The pieces of a needle, each with its index in it, if the text is cut before one of its first letters.
+    def with_gram(self, gram: str) -> Sequence[IndexedNeedle]:
+        """The needles whose rarest gram is this one."""
+        if gram not in self._needles:
+            self._needles[gram] = [_parsed(row) for row in self._rows.get(gram, "").split(";") if row]
+            self._places.update((needle.letters, needle.places) for needle in self._needles[gram])
+        return self._needles[gram]
 
-        Args:
-            number: The index of the needle, times the stride, plus the index of the letter.
-        """
-        needle = self._long[number // _STRIDE]
-        offsets = _offsets(needle, number % _STRIDE)
-        return [(int.from_bytes(needle[offset : offset + _PIECE], sys.byteorder), offset) for offset in offsets]
+    def places(self, letters: bytes) -> Sequence[int]:
+        """The index of each entry that has a needle which was found and, behind that, the index of the wording."""
+        return self._places[letters]
 
 
-def rarest_pieces(needles: Iterable[str]) -> Mapping[str, str]:
-    """The pieces of each needle that the fewest needles have.
-
-    For each of the first letters before which the text may be cut, a few letters, the rarest piece first: `a` for the
-    piece that starts there, `b` for the next one. A needle that is too short has none.
-    """
-    pieces = {needle: [list(_offsets(needle, start)) for start in range(_STRIDE)] for needle in needles}
-    frequency = Counter(
-        needle[offset : offset + _PIECE] for needle, cuts in pieces.items() for offsets in cuts for offset in offsets
-    )
-    rarest: dict[str, str] = {}
-    for needle, cuts in pieces.items():
-        words = []
-        for start, offsets in enumerate(cuts):
-            ranked = sorted(offsets, key=lambda offset: frequency[needle[offset : offset + _PIECE]])[:_MAX_PIECES]
-            words.append("".join(chr(_FIRST + (offset - start) // _STRIDE) for offset in ranked))
-        rarest[needle] = ".".join(words) if len(needle) >= _MIN_LETTERS else ""
-    return rarest
+def _parsed(row: str) -> IndexedNeedle:
+    letters, grams, places = row.split(":")
+    return IndexedNeedle(letters.encode(), grams.split(), tuple(map(int, places.split())))
 
 
-def _offsets(needle: str | bytes, start: int) -> range:
-    """Where the pieces of a needle start, if the text is cut before one of its first letters."""
-    return range(start, len(needle) - _PIECE + 1, _STRIDE)
+def _grams(word: str) -> Iterator[str]:
+    parts: Iterable[str] = (word,)
+    if len(word) > _MAX_WORD:
+        parts = {word[start : start + _MAX_WORD + _GRAM - 1] for start in range(0, len(word), _MAX_WORD)}
+    return (part[start : start + _GRAM] for part in parts for start in range(len(part) - _GRAM + 1))
 
 
-class ShortSearch:
-    """Searches a short text for needles, by all of its pieces: that takes longer per letter, but needs no preparation.
+def _starts(part: bytes, letters: bytes) -> Iterator[int]:
+    start = letters.find(part)
+    while start >= 0:
+        yield start
+        start = letters.find(part, start + 1)
+
+
+def _places(
+    words: Iterable[str], possible: Mapping[str, Sequence[IndexedNeedle]]
+) -> dict[bytes, list[tuple[bytes, int]]]:
+    """Words with the rarest grams of needles: the needles, each with where it would start relative to the word."""
+    starts = {
+        gram: [(needle.letters, start) for needle in some for start in _starts(gram.encode(), needle.letters)]
+        for gram, some in possible.items()
+    }
+    places: dict[bytes, list[tuple[bytes, int]]] = defaultdict(list)
+    for word in words:
+        if not starts.keys().isdisjoint(_grams(word)):
+            for offset in range(len(word) - _GRAM + 1):
+                for needle, start in starts.get(word[offset : offset + _GRAM], ()):
+                    places[word.encode()].append((needle, offset - start))
+    return places
+
+
+def _occurrences(text: LetterWords, places: Mapping[bytes, Sequence[tuple[bytes, int]]]) -> Iterator[tuple[bytes, int]]:
+    starts = accumulate(map(len, text.words), initial=0)
+    for word, start in compress(zip(text.words, starts, strict=False), map(places.__contains__, text.words)):
+        for needle, offset in places[word]:
+            position = start + offset
+            if position >= 0 and text.letters.startswith(needle, position):
+                yield needle, position
+
+
+def index_rows(needles: Iterable[tuple[str, int, int]]) -> Mapping[str, str]:
+    """The rows of the index, by the rarest gram of the needles of each.
+
+    A row has the needles, separated by semicolons: the letters, other grams, and the entries with their wordings,
+    separated by colons. A needle has its grams within words, in whatever words a wording divides it.
 
     Args:
-        needles: Texts of lower-case letters, each with its rarest pieces, see `rarest_pieces`.
+        needles: The text of each, with the index of its entry and that of its wording.
     """
-
-    def __init__(self, needles: Mapping[bytes, str]) -> None:
-        self._by_piece: dict[bytes, list[bytes]] = {}
-        self._short: list[bytes] = []
-        for needle, rarest in needles.items():
-            start = _STRIDE * (ord(rarest[0]) - _FIRST) if rarest else 0
-            if len(needle) < _PIECE:
-                self._short.append(needle)
-            else:
-                self._by_piece.setdefault(needle[start : start + _PIECE], []).append(needle)
-
-    def search(self, letters: bytes) -> "NeedleSearch":
-        """The needles that a text contains."""
-        pieces = {letters[start : start + _PIECE] for start in range(len(letters) - _PIECE + 1)}
-        possible = [needle for piece in pieces & self._by_piece.keys() for needle in self._by_piece[piece]]
-        return NeedleSearch([], [needle for needle in (*possible, *self._short) if needle in letters])
-
-
-class NeedleSearch(NamedTuple):
-    """The result of a search for needles.
-
-    Attributes:
-        occurrences: Needles that the text contains, each with its index, in the order of the text.
-        possible: Other needles that it may contain, so few that the text can be searched for each.
-    """
-
-    occurrences: Sequence[tuple[bytes, int]]
-    possible: Sequence[bytes]
-
-
-def _occurrences(
-    letters: bytes, views: Sequence[memoryview], places: Mapping[int, Sequence[tuple[bytes, int]]]
-) -> list[tuple[bytes, int]]:
-    """The needles of a text in the order of the text.
-
-    Args:
-        letters: The text.
-        views: Its pieces.
-        places: Needles by a piece that they contain, each with the index of the piece in it.
-    """
-    occurrences: list[tuple[bytes, int]] = []
-    starts_with = letters.startswith
-    for parity, view in enumerate(views):
-        for index in compress(count(), map(places.__contains__, view)):
-            position = index * _PIECE + parity * _STRIDE
-            for needle, offset in places[view[index]]:
-                if starts_with(needle, position - offset) and position >= offset:
-                    occurrences.append((needle, position - offset))
-    occurrences.sort(key=itemgetter(1))
-    return occurrences
+    places: dict[str, list[int]] = defaultdict(list)
+    grams: dict[str, dict[str, str]] = {}
+    for text, order, number in needles:
+        letters = squeezed(text).decode()
+        places[letters] += (order, number)
+        own = {gram: word for word in _WORD.findall(text.lower()) for gram in _grams(word)}
+        grams[letters] = {gram: word for gram, word in own.items() if gram in grams.get(letters, own)}
+    frequency = Counter(gram for own in grams.values() for gram in own)
+    rows: dict[str, list[str]] = defaultdict(list)
+    for letters, own in grams.items():
+        of_words = {own[gram]: gram for gram in sorted(own, key=frequency.__getitem__, reverse=True)}
+        rarest, *others = sorted(of_words.values(), key=frequency.__getitem__)[:_MAX_GRAMS] or [_NO_GRAM]
+        rows[rarest].append(f"{letters}:{' '.join(others)}:{' '.join(map(str, places[letters]))}")
+    return {gram: ";".join(rows[gram]) for gram in sorted(rows)}

@@ -3,7 +3,6 @@
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 from gpumon.core.oom_file import OomFile
@@ -87,7 +86,7 @@ def _error(findings: OomFindings) -> KnownError:
     if idle is not None and statistics is not None:
         note = f" Of the {bytes_text(statistics.reserved_bytes)} reserved here, it could free {bytes_text(idle)}."
     snapshot, *others = error.see_more or ERRORS[OUT_OF_MEMORY].see_more
-    return replace(error, empty_cache=error.empty_cache + note, see_more=(snapshot, _OPEN_SNAPSHOT, *others))
+    return error._replace(empty_cache=error.empty_cache + note, see_more=(snapshot, _OPEN_SNAPSHOT, *others))
 
 
 def _fixes(findings: OomFindings) -> Iterator[Fix]:

@@ -7,8 +7,7 @@ graph is captured.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from gpumon.core.allocator import BlockState, Segment
 from gpumon.core.oom_file import OomFile
@@ -18,8 +17,7 @@ _SMALL_SEGMENT_BYTES: Final = 2 << 20
 """What the allocator requests from the driver for up to 1 MiB; for more than that it requests 10 MiB or more."""
 
 
-@dataclass(frozen=True, slots=True)
-class IdleMemory:
+class IdleMemory(NamedTuple):
     """Reserved memory that is in no tensor, in bytes.
 
     Attributes:

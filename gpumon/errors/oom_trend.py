@@ -1,10 +1,9 @@
 """The memory of a process in the minute before it ran out: whether it grew steadily, or one step needed far more."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import Final
+from typing import Final, NamedTuple
 
 from gpumon.core.oom_file import OomSample
 
@@ -25,8 +24,7 @@ _MAX_FALL_SHARE: Final = 0.05
 """A fall by more than this share of the rise is the end of a step; loading a model frees less than that."""
 
 
-@dataclass(frozen=True, slots=True)
-class OomTrend:
+class OomTrend(NamedTuple):
     """What the last minute shows.
 
     Attributes:

@@ -3,7 +3,7 @@
 import re
 import string
 from collections.abc import Iterable, Iterator
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Final, NamedTuple
 
 from gpumon.errors.prefixes import without_prefix
@@ -12,6 +12,7 @@ _ESCAPED_SPACE: Final = frozenset({r"\s", r"\ "})
 _BOUNDARIES: Final = frozenset({r"\b", r"\A", r"\Z"})
 _NON_LETTERS: Final = bytes(set(range(128)) - set(string.ascii_letters.encode()))
 _NON_LETTERS_IN_LINE: Final = _NON_LETTERS.replace(b"\n", b"")
+_SPACED_LETTERS: Final = bytes(code | 32 if chr(code) in string.ascii_letters else ord(" ") for code in range(256))
 _LOWER_CASE: Final = bytes.maketrans(string.ascii_uppercase.encode(), string.ascii_lowercase.encode())
 _LOWER_CASE_TEXT: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _SPECIAL: Final = frozenset(".^$*+?{}[]()|")
@@ -47,6 +48,27 @@ class Literals(NamedTuple):
 def squeezed(text: str) -> bytes:
     """The letters of a text in lower case. Needles are searched in these: line breaks and case do not matter."""
     return text.encode("ascii", "ignore").translate(_LOWER_CASE, _NON_LETTERS)
+
+
+class LetterWords:
+    """The runs of letters of a text, in lower case.
+
+    Args:
+        text: The text.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.words: Final = text.encode("ascii", "ignore").translate(_SPACED_LETTERS).split()
+
+    @cached_property
+    def letters(self) -> bytes:
+        """The letters of the text."""
+        return b"".join(self.words)
+
+    @cached_property
+    def vocabulary(self) -> bytes:
+        """The different words, separated by spaces: of a log, however long it is, there are few."""
+        return b" ".join(set(self.words))
 
 
 def letter_counts(lines: Iterable[str]) -> Iterator[int]:

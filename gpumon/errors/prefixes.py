@@ -11,6 +11,8 @@ from enum import Enum, auto
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from gpumon.errors.lazy_pattern import lazy_pattern
+
 _TIME: Final = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _DATE: Final = r"\d{4}[-/]\d\d[-/]\d\d"
 _ZONE: Final = r"(?:Z|[ ]?[+-]\d\d:?\d\d)?"
@@ -25,19 +27,19 @@ _LEVEL_AFTER_TIME: Final = rf"[ ]+(?:{_LEVELS})\b[:|-]?"
 # Every line of a log is matched with this pattern. Each branch starts with a different letter, digit or bracket,
 # because the regular expression engine skips branches whose first character does not match. Only ranks are groups.
 _PREFIX: Final = re.compile(
-    rf"""[ \t]*(?:{_RANK}:(?=[ ])|[A-Za-z][\w.-]{{0,62}}[ ]*\|(?=[ ]))?(?:[ \t]*(?:
+    rf"""\n[ \t]*(?:{_RANK}:(?=[ ])|[A-Za-z][A-Za-z0-9_.-]{{0,62}}[ ]*\|(?=[ ]))?(?:[ \t]*(?:
       \d(?:\d{{3}}[-/]\d\d[-/]\d\d[T ]{_TIME}(?:{_LEVEL_AFTER_TIME}|{_ZONE}:?{_STREAM})
         |\d:\d\d:\d\d(?:[.,]\d+)?(?![\w:)]))
      |\[(?:
         (?:default|rank|trainer|worker|gpu)[ :]?{_RANK}\]:?
-       |(?:PG[ ][^\]]{{0,80}}[ ])?[Rr]ank[: ]{{0,2}}{_RANK}\]:?
+       |(?:PG[ ][^\]\n]{{0,80}}[ ])?[Rr]ank[: ]{{0,2}}{_RANK}\]:?
        |\d{{1,3}},{_RANK}\]<std(?:out|err)>:
        |{_DATE}[T ]{_TIME}{_ZONE}\](?:{_LEVEL_AFTER_TIME})?
        |{_TIME}\]
        |[ ]*\d+\.\d{{6}}\]
        |[A-Z][a-z][a-z][ ]{_MONTH_DAY}[ ]{_TIME}[ ]\d{{4}}\]
        |[IWEFC]\d{{4}}[ ]{_TIME}[ ][\w./-]+:\d+\]
-       |pod/[^\]]{{1,120}}\]
+       |pod/[^\]\n]{{1,120}}\]
        |(?:{_LEVELS})\]
       )
      |\{{"log":"
@@ -48,19 +50,12 @@ _PREFIX: Final = re.compile(
     ))*[ \t]*""",
     re.VERBOSE,
 )
-_BARE_RANK_GROUP: Final = 1
-"""The group of a number and a colon. A launcher prefixes every line with it; on a single line it is message text."""
-_MIN_PREFIX: Final = 3
-"""Characters of the shortest prefix, a number with a colon and a space."""
-_LINES_AT_ONCE: Final = 4096
-"""Lines that are matched before the matches are read, which is faster; a match needs as much memory as a line."""
-_SHORT_LINE: Final = 40
-"""Mean characters per line below which equal lines are searched."""
+"""The start of a line. To divide a text by it is faster than to match line by line."""
 _MAX_TIMESTAMP_END: Final = 200
 """Characters at the start of a line in which a timestamp is searched; a later one belongs to the message."""
 
 
-_BUILD_DATE: Final = re.compile(
+_BUILD_DATE: Final = lazy_pattern(
     rf"\b[A-Z][a-z][a-z] [ \d]\d \d{{4}}, {_TIME}\)"
     rf"|\bSMP (?:PREEMPT\w* )?[A-Z][a-z][a-z] {_MONTH_DAY} {_TIME} \w+ \d{{4}}"
 )
@@ -99,36 +94,27 @@ def split_prefixes(lines: Sequence[str]) -> tuple[list[int | None], list[str]]:
         The rank of each line, or None, and each line without its prefixes.
     """
     ranks: list[int | None] = [None] * len(lines)
-    texts: list[str] = []
-    numbered: dict[int, bool] = {}
-    prefix, empty = _PREFIX.match, _PREFIX.match("")
-    for start in range(0, len(lines), _LINES_AT_ONCE):
-        some = lines[start : start + _LINES_AT_ONCE]
-        distinct = set(some) if sum(map(len, some)) < _SHORT_LINE * len(some) else ()
-        if distinct and len(distinct) * 2 < len(some):  # short lines are often equal
-            by_line = {line: prefix(line) if len(line) >= _MIN_PREFIX else empty for line in distinct}
-            matches = [by_line[line] for line in some]
-        else:
-            matches = [prefix(line) if len(line) >= _MIN_PREFIX else empty for line in some]
-        texts += [line[match.end() :] for line, match in zip(some, matches, strict=True) if match is not None]
-        for index, match in enumerate(matches, start):
-            assert match is not None  # the pattern matches the empty text as well
-            group = match.lastindex
-            if group is not None:
-                ranks[index] = int(match[group])
-                if match[_BARE_RANK_GROUP] is not None:
-                    numbered[index] = group == _BARE_RANK_GROUP
-    for index, is_only_rank in numbered.items():
-        if is_only_rank and index - 1 not in numbered and index + 1 not in numbered:
+    if not lines:
+        return ranks, []
+    texts: list[str]
+    _, *parts = _PREFIX.split("\n" + "\n".join(lines))
+    bare, *named, texts = (parts[group :: _PREFIX.groups + 1] for group in range(_PREFIX.groups + 1))
+    for group in (bare, *reversed(named)):
+        if any(group):
+            ranks = [rank if text is None else int(text) for rank, text in zip(ranks, group, strict=True)]
+    # A launcher writes a number and a colon before every line; before a single line, it is a part of the message.
+    for index in [index for index, text in enumerate(bare) if text is not None] if any(bare) else ():
+        is_single = (index == 0 or bare[index - 1] is None) and bare[index + 1 : index + 2] in ([], [None])
+        if is_single and all(group[index] is None for group in named):
             ranks[index], texts[index] = None, lines[index]
     return ranks, texts
 
 
 def without_prefix(line: str) -> str:
     """A single line without its prefixes."""
-    match = _PREFIX.match(line)
-    assert match is not None  # the pattern matches the empty text as well
-    return line[match.end() :]
+    match = _PREFIX.match(f"\n{line}")
+    assert match is not None  # a prefix may be empty
+    return line[match.end() - 1 :]
 
 
 @lru_cache(maxsize=_CACHED_TIMESTAMPS)
@@ -184,18 +170,18 @@ def _uptime(parts: Sequence[str]) -> float:
     return float(parts[0])
 
 
-_GLOG: Final = re.compile(rf"\b[IWEFC](\d\d)(\d\d) ({_TIME})")
+_GLOG: Final = lazy_pattern(rf"\b[IWEFC](\d\d)(\d\d) ({_TIME})")
 """A level, a month, a day and a time, which is its last group."""
 _TIMESTAMPS: Final[tuple[tuple[ClockKind, re.Pattern[str], Callable[[Sequence[str]], float]], ...]] = (
-    (ClockKind.FULL, re.compile(rf"(\d{{4}})[-/](\d\d)[-/](\d\d)[T ]({_TIME})"), _full),
+    (ClockKind.FULL, lazy_pattern(rf"(\d{{4}})[-/](\d\d)[-/](\d\d)[T ]({_TIME})"), _full),
     (
         ClockKind.FULL,
-        re.compile(rf"\b([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) ({_TIME}) (\d{{4}})\b"),
+        lazy_pattern(rf"\b([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) ({_TIME}) (\d{{4}})\b"),
         _named_month_with_year,
     ),
     (ClockKind.WITHOUT_YEAR, _GLOG, _numbered_month),
-    (ClockKind.WITHOUT_YEAR, re.compile(rf"\b(\d\d)[-/](\d\d) ({_TIME})"), _numbered_month),
-    (ClockKind.WITHOUT_YEAR, re.compile(rf"\b([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) ({_TIME})"), _named_month),
-    (ClockKind.TIME_OF_DAY, re.compile(rf"(?<![\w:.<])({_TIME})(?![\w:<])"), _time_of_day),
-    (ClockKind.UPTIME, re.compile(r"\[ *(\d+\.\d{6})\]"), _uptime),
+    (ClockKind.WITHOUT_YEAR, lazy_pattern(rf"\b(\d\d)[-/](\d\d) ({_TIME})"), _numbered_month),
+    (ClockKind.WITHOUT_YEAR, lazy_pattern(rf"\b([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) ({_TIME})"), _named_month),
+    (ClockKind.TIME_OF_DAY, lazy_pattern(rf"(?<![\w:.<])({_TIME})(?![\w:<])"), _time_of_day),
+    (ClockKind.UPTIME, lazy_pattern(r"\[ *(\d+\.\d{6})\]"), _uptime),
 )

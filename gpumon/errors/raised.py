@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpumon.errors.entry import KnownError
+from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import catalogue
 
 MODEL_CODE: Final = "transformers_modules"
@@ -37,6 +38,6 @@ def _matches(text: str, places: set[str]) -> Iterator[tuple[KnownError, dict[str
     for error in map(known.at, known.raised):
         for wording in error.wordings:
             if wording.raised_in in places:
-                match = re.compile(wording.regex, re.MULTILINE).match(text)
+                match = lazy_pattern(wording.regex, re.MULTILINE).match(text)
                 if match is not None:
                     yield error, {name: value for name, value in match.groupdict().items() if value}

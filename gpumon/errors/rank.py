@@ -1,7 +1,6 @@
 """Which fixes and causes of an entry a log permits, in which order, and in which form."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Final
@@ -74,8 +73,8 @@ def _for_platform(fixes: Iterable[Fix], platform: str) -> list[Fix]:
     """The fixes with the commands of a platform; on Windows, those for Linux last."""
     if platform == NOTEBOOK:
         cells = [(fix, *for_notebook(fix.code)) for fix in fixes]
-        return [replace(fix, text=f"{fix.text}{ending}", code=code) for fix, code, ending in cells]
+        return [fix._replace(text=f"{fix.text}{ending}", code=code) for fix, code, ending in cells]
     if platform == WINDOWS:
         ranked = sorted(fixes, key=lambda fix: is_for_linux(fix.code))
-        return [replace(fix, code=for_windows(fix.code)) for fix in ranked]
+        return [fix._replace(code=for_windows(fix.code)) for fix in ranked]
     return list(fixes)

@@ -3,23 +3,22 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
+
+from gpumon.errors.lazy_pattern import lazy_pattern
 
 SIGNS: Final = ("SeqNum=", "ast enqueued")
 """Texts of the lines that are read."""
-_WORK: Final = re.compile(
+
+_WORK: Final = lazy_pattern(
     r"Work(?:NCCL|Gloo)\((?:SeqNum|seq)=(\d{1,12}), OpType=(\w{1,40})"
     r"(?:, NumelIn=(\d{1,15}))?(?:, NumelOut=(\d{1,15}))?"
 )
-_LAST: Final = re.compile(
-    r"last enqueued (?:NCCL )?work: (-?\d{1,12}), last completed (?:NCCL )?work: (-?\d{1,12})", re.IGNORECASE
-)
+_LAST: Final = lazy_pattern(r"last enqueued (?:NCCL )?work: (-?\d{1,12}), last completed", re.IGNORECASE)
 _MAX_NAMED: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class RankWork:
+class RankWork(NamedTuple):
     """The collectives of a rank.
 
     Attributes:
@@ -27,14 +26,12 @@ class RankWork:
         operation: Its name.
         elements: The number of elements that it takes.
         enqueued: The number of the last collective that the rank started.
-        completed: That of the last one that it completed.
     """
 
     waits_for: int | None = None
     operation: str = ""
     elements: int | None = None
     enqueued: int | None = None
-    completed: int | None = None
 
 
 def with_line(work: RankWork, line: str) -> RankWork:
@@ -42,10 +39,10 @@ def with_line(work: RankWork, line: str) -> RankWork:
     match = _WORK.search(line)
     if match is not None and work.waits_for is None:
         elements = None if match[3] is None else int(match[3])
-        work = replace(work, waits_for=int(match[1]), operation=match[2].lstrip("_"), elements=elements)
+        work = work._replace(waits_for=int(match[1]), operation=match[2].lstrip("_"), elements=elements)
     match = _LAST.search(line)
     if match is not None:
-        work = replace(work, enqueued=int(match[1]), completed=int(match[2]))
+        work = work._replace(enqueued=int(match[1]))
     return work
 
 

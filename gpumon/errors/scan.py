@@ -6,7 +6,6 @@ most two blocks are in memory at once; the bytes and the lines of a block are bo
 """
 
 import json
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,8 @@ from functools import cached_property
 from itertools import accumulate, chain
 from typing import Final
 
-from gpumon.errors.patterns import squeezed
+from gpumon.errors.lazy_pattern import lazy_pattern
+from gpumon.errors.patterns import LetterWords
 from gpumon.errors.prefixes import split_prefixes
 
 BLOCK_BYTES: Final = 1 << 20
@@ -29,21 +29,21 @@ OVERLAP_CHARACTERS: Final = 1 << 17
 MAX_BLANK_LINES: Final = 64
 """Consecutive blank lines that are kept."""
 
-_ESCAPED_LINE_END: Final = re.compile(r"\\n(?!\"|(?<=\\\\n)[a-z]{2})")
+_ESCAPED_LINE_END: Final = lazy_pattern(r"\\n(?!\"|(?<=\\\\n)[a-z]{2})")
 """A line end within a string of a JSON log, but not the start of a name in a path, such as C:\\\\bin\\\\nvcc.
 
 At the end of the string, the record ends anyway.
 """
-_WINDOWS_PATH: Final = re.compile(r"\b[A-Za-z]:\\[^\\\n]")
+_WINDOWS_PATH: Final = lazy_pattern(r"\b[A-Za-z]:\\[^\\\n]")
 """A path whose backslashes are not escaped, as they would be in a JSON log: names in it may start with n."""
 _MANY_LINE_ENDS: Final = "\n" * (MAX_BLANK_LINES + 2)
-_BLANK_LINES: Final = re.compile(rf"\n{{{len(_MANY_LINE_ENDS)},}}")
-_RECORD_START: Final = re.compile(r'\{ ?"log" ?: ?"')
+_BLANK_LINES: Final = lazy_pattern(rf"\n{{{len(_MANY_LINE_ENDS)},}}")
+_RECORD_START: Final = lazy_pattern(r'\{ ?"log" ?: ?"')
 """The start of a record of Docker's log driver "json-file", which contains one line of the program."""
-_ANSI_ESCAPE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)|[@-Z\\-_])")
+_ANSI_ESCAPE: Final = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _QUOTES: Final = (("\u2018", "'"), ("\u2019", "'"), ("\u201c", '"'), ("\u201d", '"'))
 """Quotes as compilers, forums and mail programs print them, each with that of the message."""
-_CARET_ESCAPE: Final = re.compile(r"\^\[\[[0-9;]{0,20}m")
+_CARET_ESCAPE: Final = lazy_pattern(r"\^\[\[[0-9;]{0,20}m")
 """A color as some viewers print it."""
 
 
@@ -95,9 +95,19 @@ class LogBlock:
     end: int
 
     @cached_property
-    def letters(self) -> bytes:
-        """The letters of all lines by rank, in lower case."""
-        return squeezed("".join(self.by_rank.texts))
+    def text(self) -> str:
+        """The lines, joined."""
+        return "\n".join(self.lines)
+
+    @cached_property
+    def starts(self) -> Sequence[int]:
+        """Where each line starts in the text, and where the next one would start."""
+        return list(accumulate((len(line) + 1 for line in self.lines), initial=0))
+
+    @cached_property
+    def words(self) -> LetterWords:
+        """The words of all lines by rank; one that a line end breaks is one word."""
+        return LetterWords("".join(map(str.strip, self.by_rank.texts)))
 
     @cached_property
     def by_rank(self) -> RankLines:
@@ -105,16 +115,15 @@ class LogBlock:
         in_order = RankLines(range(len(self.texts)), self.texts, (0,))
         if self.ranks.count(None) == len(self.ranks):
             return in_order
-        positions: dict[int | None, list[int]] = {}
-        current: int | None = None
-        for index, rank in enumerate(self.ranks):
-            current = current if rank is None else rank
-            positions.setdefault(current, []).append(index)
+        changes = [index for index, rank in enumerate(self.ranks) if rank is not None]
+        positions: dict[int | None, list[int]] = {None: list(range(changes[0]))} if changes[0] else {}
+        for start, end in zip(changes, [*changes[1:], len(self.ranks)], strict=True):
+            positions.setdefault(self.ranks[start], []).extend(range(start, end))
         if len(positions) == 1:
             return in_order
         starts = [0, *accumulate(map(len, positions.values()))][:-1]
         indexes = list(chain.from_iterable(positions.values()))
-        return RankLines(indexes, [self.texts[index] for index in indexes], starts)
+        return RankLines(indexes, list(map(self.texts.__getitem__, indexes)), starts)
 
 
 def blocks(chunks: Iterable[bytes]) -> Iterator[LogBlock]:
@@ -186,7 +195,7 @@ def _clean(data: bytes, first_number: int) -> LogBlock:
     if "\\" in text:
         text = "\n".join(map(_unescaped, text.split("\n"))) if _WINDOWS_PATH.search(text) else _unescaped(text)
     numbers, lines = _numbered_lines(text.replace("\r\n", "\n").removesuffix("\n"), first_number) if text else ([], [])
-    if "\r" in text or len(max(lines, key=len, default="")) > MAX_LINE:
+    if "\r" in text or max(map(len, lines), default=0) > MAX_LINE:
         pairs = [(number, piece) for number, line in zip(numbers, lines, strict=True) for piece in _pieces(line)]
         numbers, lines = [number for number, _ in pairs], [piece for _, piece in pairs]
     ranks, texts = split_prefixes(lines)

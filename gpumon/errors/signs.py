@@ -4,6 +4,8 @@ import re
 import signal
 from typing import Final, NamedTuple
 
+from gpumon.errors.lazy_pattern import lazy_pattern
+
 _MAX_LINE: Final = 600
 """Characters of a line that are examined."""
 
@@ -36,12 +38,12 @@ _SIGNALS: Final = {
     "Hangup": signal.SIGHUP,
     "OOMKilled": signal.SIGKILL,
 }
-_CRASH: Final = re.compile(
+_CRASH: Final = lazy_pattern(
     r"(?:\S+: line \d+: +)?(?:\[\d+\][+-]? +)?(?:\d+ +)?(Segmentation fault|Bus error|Killed|Aborted"
     r"|Illegal instruction|Floating point exception|Terminated|Interrupt(?= {3})|Hangup)\b(?! process| worker|:? ?\w+ )"
     r"|.{0,120}\b(OOMKilled)\b"
 )
-_EXIT: Final = re.compile(
+_EXIT: Final = lazy_pattern(
     r"(?i:\bexit(?:ed|s|ing)?\b[ \t]*(?:with[ \t]+)?(?:return[ \t]+|exit[ \t]+|non-zero[ \t]+)?(?:code|status)?[ \t]*"
     r"[:=]{0,2}[ \t]*\(?(?P<code>-?\d{1,10})\b)"
     r"|(?i:\bexit[ _]?code[ \t]*[:=]?[ \t]*(?P<exitcode>-?\d{1,10})\b)"
@@ -52,14 +54,14 @@ _EXIT: Final = re.compile(
     r"|killed by signal(?: |: ?)(?P<by>\d{1,2})|(?i:caught) signal (?P<caught>\d{1,2})"
     r"|terminated with signal SIG(?P<name>[A-Z]{3,5})"
 )
-_PID: Final = re.compile(r"\bpid:? ?=?(\d{2,10})|\bPID (\d{2,10})|processes? \[?(\d{2,10})", re.IGNORECASE)
+_PID: Final = lazy_pattern(r"\bpid:? ?=?(\d{2,10})|\bPID (\d{2,10})|processes? \[?(\d{2,10})", re.IGNORECASE)
 _EXIT_SIGNS: Final = ("xit", "ignal", "eturned non-zero", "failed with ", "returned ")
-_LOCAL_RANK: Final = re.compile(r"^rank *: (\d+) \(local_rank: \d+\)")
-_LEVEL: Final = re.compile(
+_LOCAL_RANK: Final = lazy_pattern(r"^rank *: (\d+) \(local_rank: \d+\)")
+_LEVEL: Final = lazy_pattern(
     r"(?:^|[\s\[|(])(?:ERROR|CRITICAL|FATAL|E\d{4}|FAILED)(?=[\]: |]|$)|\[(?:error|fatal|critical)\]"
     r"|level=(?i:error|fatal|critical)\b|^(?:error|fatal|Error|Fatal error): "
 )
-_REPORTED: Final = re.compile(
+_REPORTED: Final = lazy_pattern(
     r"[\w./+-]+:\d+(?::\d+)?: (?:fatal )?error:|[\w./+-]+\(\d+\): error|(?:make|gmake)(?:\[\d+\])?: \*\*\*"
     r"|ninja: (?:build stopped|error)|CMake Error|E: [A-Z]|(?:srun|slurmstepd|sbatch|salloc): (?:fatal|error):"
     r"|[\w./+-]+(?: \w+)?: (?:fatal )?error: |ERROR: [A-Z]"
@@ -74,16 +76,16 @@ _FOUND_NOTHING: Final = (
     "Exec format error",
     "syntax error",
 )
-_PASSED_TESTS: Final = re.compile(r"=+ .*\b[1-9]\d* passed")
-_FAILED_TESTS: Final = re.compile(r"^=+ .*\b[1-9]\d* (?:failed|error)")
-_SUCCESS: Final = re.compile(
+_PASSED_TESTS: Final = lazy_pattern(r"=+ .*\b[1-9]\d* passed")
+_FAILED_TESTS: Final = lazy_pattern(r"^=+ .*\b[1-9]\d* (?:failed|error)")
+_SUCCESS: Final = lazy_pattern(
     r"\bexit(?:ed)?(?: with)?(?: exit)?[ _]?(?:code|status)?[:= ]+0\b(?!\.)|\bstate[=: ]+completed\b"
     r"|\b(?:job|run|training|pipeline|experiment)(?: \S{1,40})? (?:has )?(?:completed|finished|succeeded|done)\b"
     r"|\bsuccessfully (?:completed|finished)\b|\bcompleted successfully\b"
 )
 """A run that says that it ended well, in lower case."""
 _SUCCESS_SIGNS: Final = ("exit", "complet", "finish", "succe", "done")
-_DONE: Final = re.compile(
+_DONE: Final = lazy_pattern(
     r"\b(?:successfully|succeeded|completed|complete|finished|done|saved|passed|resumed|recovered)\b"
 )
 _DONE_SIGNS: Final = ("succe", "complete", "finished", "done", "saved", "passed", "resumed", "recovered")
@@ -92,27 +94,30 @@ _NEGATIONS: Final = (
     *(" not ", "warn", "timed out", "time out", "timeout", "refused", "shut down", "shutdown", "shutting"),
     *("server process", "assigned", "terminat", "cancel"),
 )
-_BAR: Final = re.compile(r"%\|[^|\n]{0,200}\| *(\d+)/\d+")
-_REQUEST: Final = re.compile(r"\"(?:get|post|put|head|delete|options|patch) \S+ http/[\d.]+\" [1-4]\d\d")
-_RATE: Final = re.compile(r"\d (?:tokens?|samples?|it|steps?|images?)/s")
-_UNIT: Final = re.compile(
+_BAR: Final = lazy_pattern(r"%\|[^|\n]{0,200}\| *(\d+)/\d+")
+_REQUEST: Final = lazy_pattern(r"\"(?:get|post|put|head|delete|options|patch) \S+ http/[\d.]+\" [1-4]\d\d")
+_RATE: Final = lazy_pattern(r"\d (?:tokens?|samples?|it|steps?|images?)/s")
+_UNIT: Final = lazy_pattern(
     r"(?<![a-z])(?:global[_ ]?)?(step|iter|epoch|batch|update|round)(?:ation|es|s)?\b[\"'\]]?"
     r"[ \t]*[:=\[/ #(]{1,3}[ \t]*\[?(\d+)"
 )
 _UNIT_SIGNS: Final = ("step", "iter", "epoch", "batch", "update", "round")
-_LOSS: Final = re.compile(r"loss[\"']?[ \t]*[:=][ \t]*-?\d")
+_LOSS: Final = lazy_pattern(r"loss[\"']?[ \t]*[:=][ \t]*-?\d")
 _ENDINGS: Final = ("exit", "abort", "shut", "terminat", "kill", "stopp", "clean", "giving up", "traceback")
 _GOES_ON: Final = ("retry", "skip", "ignor", "continu", "fallback", "falling back", "try again", "recover")
-_INFORMATION: Final = re.compile(r"\bINFO\b|(?:^|\[)I\d{4}[ :]|level=info")
-_MAX_LEVEL: Final = 120
+_INFORMATION: Final = lazy_pattern(
+    r"\b(?:INFO|DEBUG)\b|(?:^|\[)I\d{4}[ :]|level=(?:info|debug)|(?:^|[:\]] )I [\w/.-]+:\d+\]"
+)
+_WARNING: Final = lazy_pattern(r"\b(?:WARN|WARNING)\b|Warning\b|\[W\d{3,4} |^W\d{4} |(?:^|[:\]] )W [\w/.-]+:\d+\]")
+_MAX_LEVEL: Final = 200
 """Characters at the start of a line in which its level is searched."""
-_RESTART: Final = re.compile(
+_RESTART: Final = lazy_pattern(
     r"(?i:restarting worker group|restart_count[=:] ?[1-9]|\brestarting (?:the )?(?:training|job|run|from)"
     r"|\brelaunching\b|\brequeue(?:d|ing)\b|\battempt [:#]?(?:[2-9]|\d\d)\b"
     r"|\bretry(?:ing)? (?:the )?(?:training|job|run)\b"
     r"|\brestart(?:ed)? (?:attempt|number|#)|remaining_restarts|attempts? left; will restart|resubmitt)"
 )
-_BANNER: Final = re.compile(
+_BANNER: Final = lazy_pattern(
     r"Setting OMP_NUM_THREADS environment variable for each process"
     r"|^\+ (?:exec )?(?:srun |torchrun |accelerate |python)"
     r"|^\$ (?:python|torchrun|accelerate|srun|deepspeed)|^srun: job \d+ has been allocated"
@@ -210,9 +215,19 @@ def is_success(line: str) -> bool:
     return _has_any(_SUCCESS_SIGNS, lower) and _SUCCESS.search(lower) is not None and not _has_any(_NEGATIONS, lower)
 
 
+def has_information_level(line: str) -> bool:
+    """Whether a line has the level of an information or below."""
+    return _INFORMATION.search(line, 0, _MAX_LEVEL) is not None
+
+
+def has_warning_level(line: str) -> bool:
+    """Whether a line is a warning."""
+    return _WARNING.search(line) is not None
+
+
 def is_information(line: str) -> bool:
     """Whether a logger wrote a line that reports no failure."""
-    return _INFORMATION.search(line, 0, _MAX_LEVEL) is not None and not _has_any(_ENDINGS, line[:_MAX_LINE].lower())
+    return has_information_level(line) and not _has_any(_ENDINGS, line[:_MAX_LINE].lower())
 
 
 def restarts(line: str) -> bool:

@@ -1,5 +1,6 @@
 """Reads a log in chunks from a file, a gzip file or a pipe."""
 
+import codecs
 import io
 import zlib
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,9 @@ _CHUNK_BYTES: Final = 1 << 20
 _MAX_FILES: Final = 1024
 _HEAD_BYTES: Final = 1 << 13
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_BYTE_ORDER_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""The start of UTF-16, in which PowerShell of Windows writes what is redirected to a file."""
+_UTF_16: Final = codecs.getincrementaldecoder("utf-16")
 _MAX_EXPANSION: Final = 100
 """Compressed logs expand to 5 to 20 times their size."""
 _EXPANSION_REMEDY: Final = "If it is a log of yours, decompress it first: zcat LOG.gz | gpumon explain"
@@ -65,11 +69,12 @@ def log_pieces(file: io.BufferedReader, name: str) -> Iterator[bytes]:
         is_gzip = file.peek(2)[:2] == _GZIP_MAGIC
         source = BoundedGzipFile(file, _MAX_EXPANSION) if is_gzip else file
         chunk = source.read1(_CHUNK_BYTES)
+        decoder = _UTF_16("replace") if chunk.startswith(_BYTE_ORDER_MARKS) else None
         # A log that was truncated while a process wrote to it may start with zeros.
-        if b"\0" in chunk[:_HEAD_BYTES].strip(b"\0"):
+        if decoder is None and b"\0" in chunk[:_HEAD_BYTES].strip(b"\0"):
             raise _not_text(name)
         while chunk:
-            yield chunk
+            yield chunk if decoder is None else decoder.decode(chunk).encode("utf-8", "replace")
             chunk = source.read1(_CHUNK_BYTES)
     except EOFError:
         return

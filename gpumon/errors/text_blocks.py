@@ -1,8 +1,8 @@
 """The parts of an explanation, for a terminal, a screen or a document to lay out."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from gpumon.errors.entry import Fix
 
@@ -21,8 +21,7 @@ class BlockKind(Enum):
     """A name and a value, separated by a tab."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextBlock:
+class TextBlock(NamedTuple):
     """A block of text.
 
     Attributes:
@@ -34,8 +33,7 @@ class TextBlock:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """A heading and the blocks below it.
 
     Attributes:

@@ -7,14 +7,14 @@ another one, or that repeats one of a worker process, keeps its link to it.
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import accumulate
 from typing import Final, NamedTuple
 
 from gpumon.core.text import safe_text
+from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.scan import LogBlock, RankLines
-from gpumon.errors.signs import progress
+from gpumon.errors.signs import has_warning_level, progress
 
 TRACEBACK: Final = "Traceback (most recent call last)"
 _MAX_TEXT: Final = 400
@@ -42,8 +42,7 @@ class Link(Enum):
     """It is contained in the message of that one, which repeats it: a worker process raised it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TracebackFrame:
+class TracebackFrame(NamedTuple):
     """A frame of a traceback.
 
     Attributes:
@@ -61,8 +60,7 @@ class TracebackFrame:
     is_own: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(NamedTuple):
     """An exception in a log.
 
     Attributes:
@@ -94,63 +92,63 @@ class Raised:
     is_caught: bool = False
 
 
-_LETTERS: Final = (
-    *(b"error", b"exception", b"interrupt", b"traceback", b"timeout", b"terminatecalled", b"panic", b"systemexit"),
+_WORDS: Final = (
+    *(b"error", b"exception", b"interrupt", b"traceback", b"timeout", b"terminate", b"panic", b"systemexit"),
     *(b"failure", b"outofmemory", b"notfound", b"unsupported", b"violation"),
 )
-"""Letters without which a block has no exception."""
+"""Parts of words without which a block has no exception."""
 _CLASS: Final = (
     r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|SystemExit|Timeout|TimeoutExpired|Failure|OutOfMemory"
     r"|NotFound|Unsupported|Violation)"
 )
-_EXCEPTION: Final = re.compile(rf"(?:E {{3,7}}|Error: )?({_CLASS})(?::\s|:?$)")
-_WARNING: Final = re.compile(r"\w*Warning: ")
-_ANY_EXCEPTION: Final = re.compile(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s|:?$)")
+_EXCEPTION: Final = lazy_pattern(rf"(?:E {{3,7}}|Error: )?({_CLASS})(?::\s|:?$)")
+_WARNING: Final = lazy_pattern(r"\w*Warning: ")
+_ANY_EXCEPTION: Final = lazy_pattern(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s|:?$)")
 """Directly below a traceback, the class of an exception may have any name."""
-_BARE: Final = re.compile(
+_BARE: Final = lazy_pattern(
     rf"^(?:(?:E {{3,7}}|[`*> ]{{1,4}})?(?P<name>(?!(?:Error|Exception|Failure|Timeout|NotFound)\b){_CLASS})(?::\s|:?$)"
     r"|terminate called (?P<thrown>after throwing an instance of '[^'\n]{1,200}'|without an active exception)"
     r"|(?P<fatal>Fatal Python error|fatal runtime error|panic): "
     r"|(?:\*\* ?|- )?(?:\*\*)?Exception Message:(?:\*\*)? |!!! Exception during processing !!! )",
     re.MULTILINE,
 )
-_THROWN: Final = re.compile(r"after throwing an instance of '([^'\n]{1,200})'")
-_WHAT: Final = re.compile(r"\s*what\(\):\s*")
+_THROWN: Final = lazy_pattern(r"after throwing an instance of '([^'\n]{1,200})'")
+_WHAT: Final = lazy_pattern(r"\s*what\(\):\s*")
 _IN_FRAME: Final = ('File "', "│", "|", "^", "~", "[Previous line repeated", "...", "╭", "╰", "\u2771")
-_FRAME: Final = re.compile(r'File "([^"]{1,300})", line (\d{1,7})(?:,? in (\S{1,100}))?')
-_OTHER_FRAME: Final = re.compile(
+_FRAME: Final = lazy_pattern(r'File "([^"]{1,300})", line (\d{1,7})(?:,? in (\S{1,100}))?')
+_OTHER_FRAME: Final = lazy_pattern(
     r"(?:File (\S{1,300}?):(\d{1,7})(?:, in ([\w.]{1,100}))?|(Cell In ?\[\d+\]), line (\d+)"
     r"|[│|] (\S{1,200}\.py):(\d{1,7}) in (\S{1,100}))"
 )
-_LIBRARY: Final = re.compile(
+_LIBRARY: Final = lazy_pattern(
     r"(?:site|dist)-packages|[\\/]lib(?:64)?[\\/]python[\d.]+[\\/]|[Pp]ython\d*[\\/]lib[\\/]|[\\/]s?bin[\\/]"
     r"|^<(?!stdin|string|ipython)|^/opt/(?:pytorch|conda/lib)/|/torch/(?:nn|utils|distributed|_dynamo|optim)/"
 )
-_PACKAGE: Final = re.compile(r"(?:(?:site|dist)-packages|modules(?=[\\/]transformers_modules))[\\/](\w{1,80})[\\/.]")
+_PACKAGE: Final = lazy_pattern(r"(?:(?:site|dist)-packages|modules(?=[\\/]transformers_modules))[\\/](\w{1,80})[\\/.]")
 _PASSES_ON: Final = frozenset({"", "torch"})
 """Packages that pass on what they are called with; the empty name is Python's own library."""
 _DIRECT: Final = "The above exception was the direct cause"
 _DURING: Final = "During handling of the above exception"
-_ORIGINAL: Final = re.compile(r"Original Traceback|-- Process \d+ terminated with|_RemoteTraceback|RemoteTraceback")
-_REPEATS: Final = re.compile(r"Caught \w[\w.]* in |ProcessRaisedException|RemoteTraceback|RemoteError")
-CAUGHT_ABOVE: Final = re.compile(
+_ORIGINAL: Final = lazy_pattern(r"Original Traceback|-- Process \d+ terminated with|_RemoteTraceback|RemoteTraceback")
+_REPEATS: Final = lazy_pattern(r"Caught \w[\w.]* in |ProcessRaisedException|RemoteTraceback|RemoteError")
+CAUGHT_ABOVE: Final = lazy_pattern(
     r"Exception ignored (?:in|while|on)\b|Error in atexit\._run_exitfuncs|Error in sys\.excepthook|Exception in thread"
     r"|some optimizations will not be enabled|--- Logging error ---|Task exception was never retrieved"
     r"|Exception in (?:ASGI|callback|worker)|Error handling request|Exception on /\S* \["
 )
 """Above the traceback of an exception that does not end the program."""
-_OUTERMOST: Final = re.compile(
+_OUTERMOST: Final = lazy_pattern(
     r"^(?:<module>|_run_module_as_main|_bootstrap|_bootstrap_inner|<frozen runpy>|main|<cell line: \d+>\(?\)?)$"
 )
-_NOT_MESSAGE: Final = re.compile(
+_NOT_MESSAGE: Final = lazy_pattern(
     r"Sending process|Call stack:|Task exception was|--- Logging error|FAILED |Exception (?:in thread|ignored)"
     r"|\d+\.\d+\.\d+\.\d+ - - |[EWI]\d{4} |failed \(exitcode|wandb:|srun:|slurmstepd:|make(?:\[\d+\])?:|={8,}|-{8,}$"
     r"|NVRM:|\w+:\d+:\d+ \[\d+\] NCCL|(?:Segmentation fault|Killed|Aborted|Bus error|Terminated)\b|root@"
     r"|\S+@\S+:\S*[$#]"
 )
 """What follows a message without being a part of it."""
-_REPORTED: Final = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL)\b")
-_LOGGED: Final = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO)\b")
+_REPORTED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL)\b")
+_LOGGED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO)\b")
 
 
 class _Lines(NamedTuple):
@@ -169,7 +167,7 @@ class _Lines(NamedTuple):
 def exceptions(block: LogBlock) -> list[Raised]:
     """The exceptions of a block, in the order of its lines by rank."""
     lines = _Lines(block, block.by_rank)
-    if not any(sign in block.letters for sign in _LETTERS):
+    if not any(sign in block.words.vocabulary for sign in _WORDS):
         return []
     text = "\n".join(lines.rows.texts)
     headers = _rows_with(TRACEBACK, text)
@@ -343,7 +341,7 @@ def _message(lines: _Lines, row: int, start: int, first_row: int) -> tuple[str, 
         if is_next or (not text and not _continues(lines, other + 1, stop)):
             break
         prefix = len(lines.line(other)) - len(lines.text(other))
-        if text.partition(" ")[0] in heads or progress(text) is not None:
+        if text.partition(" ")[0] in heads or progress(text) is not None or has_warning_level(lines.line(other)):
             break
         if has_prefix is not bool(lines.line(other)[:prefix].strip()) or _NOT_MESSAGE.match(text):
             break
@@ -375,7 +373,9 @@ def _frame(stripped: str, lines: _Lines, row: int, base: int) -> TracebackFrame 
             if match[4]
             else (match[6], match[7], match[8])
         )
-    code = lines.line(row + 1)[base:].strip() if row + 1 < lines.rows.of_rank(row).stop else ""
+    code = ""
+    if row + 1 < lines.rows.of_rank(row).stop:
+        code = (lines.line(row + 1)[base:] if base else lines.text(row + 1)).strip()
     is_code = code and _FRAME.search(code) is None and _EXCEPTION.match(code) is None and code[0] not in "^~│╭╰"
     is_own = _LIBRARY.search(file) is None
     return TracebackFrame(

@@ -1,14 +1,13 @@
 """What is known about an error that the catalogue does not have: its kind, its frame, and what a report of it needs."""
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from gpumon.errors.entry import Fix
-from gpumon.errors.prefixes import Timestamp
+from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.raised import MODEL_CODE
-from gpumon.errors.tracebacks import TracebackFrame
+from gpumon.errors.reading import FailureKind, LogFailure
 
 
 class ErrorKind(str, Enum):
@@ -23,73 +22,18 @@ class ErrorKind(str, Enum):
     """A line of a log that names nothing of these."""
 
 
-class ErrorForm(int, Enum):
-    """How an error reads; of two errors close to each other, the one with the smaller value is shown."""
-
-    EXCEPTION = 0
-    """An exception of Python or C++."""
-    CRASH = 1
-    """The shell's message about a signal that ended a process, which may follow an exception."""
-    REPORT = 2
-    """The report of a launcher, whose exception is that of another process."""
-    LOGGED = 3
-    """A line of the level ERROR."""
-
-
-@dataclass(frozen=True, slots=True)
-class NumberedLine:
-    """A line of a log.
-
-    Attributes:
-        number: Its number, from 1.
-        text: Its text.
-    """
-
-    number: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownError:
-    """An error that the catalogue does not have.
-
-    Attributes:
-        form: How it reads.
-        kind: What failed.
-        name: Its class, signal or level.
-        text: Its line in the log.
-        line: The number of that line, from 1.
-        rank: The rank that wrote the line, if it names one.
-        timestamp: When the line was written, if the log contains it.
-        frame: The innermost frame in the user's own code, or else the innermost one; None without a traceback.
-        package: The installed package whose code raised it, on its own or through PyTorch; empty if none did.
-        around: The lines around it.
-    """
-
-    form: ErrorForm
-    kind: ErrorKind
-    name: str
-    text: str
-    line: int
-    rank: int | None
-    timestamp: Timestamp | None
-    frame: TracebackFrame | None
-    package: str
-    around: tuple[NumberedLine, ...]
-
-
 _KINDS: Final = (
-    (ErrorKind.ROCM, re.compile(r"\b(?:hip|rocm|miopen|rccl|amdgpu|hsa_|roc(?:blas|solver|fft))", re.IGNORECASE)),
+    (ErrorKind.ROCM, lazy_pattern(r"\b(?:hip|rocm|miopen|rccl|amdgpu|hsa_|roc(?:blas|solver|fft))", re.IGNORECASE)),
     (
         ErrorKind.NCCL,
-        re.compile(
+        lazy_pattern(
             r"nccl|process ?group|c10d|gloo|rendezvous|torch\.distributed|\bDist[A-Z]\w+Error|\bcollective|TCPStore",
             re.IGNORECASE,
         ),
     ),
     (
         ErrorKind.CUDA,
-        re.compile(
+        lazy_pattern(
             r"cuda|cudnn|cublas|cu(?:fft|sparse|solver|rand)|\bnv(?:rtc|ml|link|cc|idia)|\bptx|triton|device-side"
             r"|\bgpus?\b|\bXid\b",
             re.IGNORECASE,
@@ -97,7 +41,7 @@ _KINDS: Final = (
     ),
     (
         ErrorKind.SYSTEM,
-        re.compile(
+        lazy_pattern(
             r"^(?:OS|IO|Permission|FileNotFound|FileExists|Connection\w*|BrokenPipe|Timeout|Memory|BlockingIO|"
             r"ChildProcess|ProcessLookup|NotADirectory|IsADirectory|Interrupted)Error\b|\[?Errno |core dumped"
             r"|segmentation fault|bus error|\bkilled\b|\baborted\b|terminated\b|illegal instruction"
@@ -165,16 +109,16 @@ ATTACHMENTS: Final = (
 """What a report of an unknown error needs."""
 
 
-def kind_of(text: str, form: ErrorForm) -> ErrorKind:
-    """What failed, from the text of an error and its form."""
-    other = ErrorKind.PROGRAM if form is ErrorForm.LOGGED else ErrorKind.PYTHON
-    return next((kind for kind, pattern in _KINDS if pattern.search(text) is not None), other)
+def kind_of(failure: LogFailure) -> ErrorKind:
+    """What failed, from the text of an error and how it reads."""
+    other = ErrorKind.PROGRAM if failure.kind in {FailureKind.KNOWN, FailureKind.LOGGED} else ErrorKind.PYTHON
+    return next((kind for kind, pattern in _KINDS if pattern.search(failure.first_text) is not None), other)
 
 
-def next_steps(error: UnknownError) -> tuple[Fix, ...]:
+def next_steps(failure: LogFailure) -> tuple[Fix, ...]:
     """What to do first about an unknown error."""
-    steps = NEXT_STEPS[error.kind]
-    if error.name not in _FAULTS or error.package in {"", MODEL_CODE}:
+    steps = NEXT_STEPS[kind_of(failure)]
+    if failure.name not in _FAULTS or failure.package in {"", MODEL_CODE}:
         return steps
-    text = f"The code of {error.package} has a fault, or does not fit other packages: use its newest version."
-    return Fix(text, f"python -m pip install --upgrade {error.package}"), *steps
+    text = f"The code of {failure.package} has a fault, or does not fit other packages: use its newest version."
+    return Fix(text, f"python -m pip install --upgrade {failure.package}"), *steps

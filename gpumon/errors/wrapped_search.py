@@ -13,6 +13,8 @@ from gpumon.errors.scan import RankLines
 
 _REACH_LINES: Final = 24
 """Lines before and after the needle in which the rest of a wrapped message is searched."""
+_END_LINES: Final = 2
+"""Lines after the needle at whose ends a message may end that must end a line."""
 _REACH_CHARACTERS: Final = 2 * MAX_MATCH
 """Characters of these lines after which the search ends."""
 _MAX_TEXT: Final = 16384
@@ -175,7 +177,8 @@ def _wrapped_spans(
     begin_row, ends, text = joined
     dense_text = cased(dense(text.written))
     windows = _windows(ends, range(all_rows.start - begin_row, all_rows.stop - begin_row))
-    line_ends = [(max(0, end - _REACH_CHARACTERS), end) for end in ends]
+    near = ends[all_rows.start - begin_row : all_rows.stop - begin_row + _END_LINES]
+    line_ends = [(max(0, end - _REACH_CHARACTERS), end) for end in near]
     for candidate, rows in patterns:
         if not candidate.has_dense_literals(dense_text):
             continue

@@ -14,7 +14,7 @@ from gpumon.core.model import Device
 from gpumon.core.throttle_reasons import POWER_CAP, THROTTLE_REASONS
 from gpumon.core.units import megahertz_text
 from gpumon.core.workload_metrics import Better, Measurement, WorkloadMetric
-from gpumon.errors.memory_errors import COUNTERS, TESTS_MEMORY, memory_errors
+from gpumon.insight.memory_errors import COUNTERS, TESTS_MEMORY, memory_errors
 
 """Utilization from which a sample belongs to the measured work rather than to its preparation."""
 _MIN_REASON_SHARE: Final = 0.2

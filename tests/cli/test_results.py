@@ -171,7 +171,9 @@ def test_results_for_programs(environment: Environment) -> None:
     )
     newest, oldest = json.loads(run("results", "sweep", "--json", env=environment).stdout)["results"]
     assert newest["time_seconds"] > oldest["time_seconds"]
-    assert newest["changes"][0] == {"name": "speed", "before": 1.5, "after": 1.5, "case": "batch 1", "share": 0.0}
+    assert newest["changes"][0] == {
+        "name": "speed", "before": 1.5, "after": 1.5, "case": "batch 1", "share": 0.0, "is_better": None,
+    }  # fmt: skip
     assert oldest["changes"] == []
     header, *rows = csv.reader(io.StringIO(run("results", "--csv", env=environment).stdout))
     assert header == ["time_seconds", "host", "device_name", "driver", "torch", "verdict", *COLUMNS]

@@ -115,7 +115,7 @@ def test_every_event_is_a_line_of_the_public_format(environment: Environment) ->
     assert result["verdict"] == "ok"
     assert result["figures"][0] == {
         "name": "count", "value": 3, "unit": "steps", "repetitions": 3, "limit": 1000, "limit_source": "a thousand",
-        "case": "", "position": None,
+        "case": "", "position": None, "better": "", "format": "number",
     }  # fmt: skip
 
 

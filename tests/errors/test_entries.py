@@ -19,7 +19,19 @@ from gpumon.errors.entry import ContextState, Fix, KnownError, Wording
 from gpumon.errors.explain import explain_text
 from gpumon.errors.find import ErrorFinder
 from gpumon.errors.index import catalogue_of, index_text
-from gpumon.errors.load import ENTRIES, ERRORS, INDEX, SHARED, entry_files, entry_texts, filled
+from gpumon.errors.load import (
+    ENTRIES,
+    ERRORS,
+    FIELDS,
+    FIXED_SLOT_TYPES,
+    FLAGS,
+    INDEX,
+    SHARED,
+    SLOT_TYPES,
+    entry_files,
+    entry_texts,
+    filled,
+)
 from gpumon.errors.narrative import error_sections
 from gpumon.errors.patterns import exact, literals, squeezed
 from gpumon.errors.programs import PROGRAMS, SIGNS
@@ -208,6 +220,12 @@ def test_ids_are_unique_and_no_public_id_disappears() -> None:
 
 def test_the_index_is_that_of_the_entries() -> None:
     assert INDEX.read_text() == index_text(), "run: python -m gpumon.errors.index"
+
+
+def test_the_document_has_every_word_of_the_format() -> None:
+    rows = [line for line in Path("docs/errors.md").read_text("utf-8").splitlines() if line.startswith("| ")]
+    words = {word for row in rows for span in re.findall(r"`([^`]+)`", row) for word in span.split()}
+    assert {*FIELDS} | set().union(*FLAGS.values()) | {*SLOT_TYPES, *FIXED_SLOT_TYPES, *EVIDENCE_QUERIES} <= words
 
 
 def test_echoes_follow_another_error() -> None:

@@ -58,10 +58,10 @@ def test_it_reads_standard_input(log: Path, arguments: str) -> None:
     assert "device-side assert" in done.stdout
 
 
-def test_a_compressed_log_is_read(log: Path) -> None:
-    packed = log.with_suffix(".gz")
-    packed.write_bytes(gzip.compress(log.read_bytes()))
-    done = run("explain", str(packed), env=ENVIRONMENT)
+@pytest.mark.parametrize("packed", [gzip.compress(FAILED.encode()), FAILED.encode("utf-16")], ids=["gzip", "UTF-16"])
+def test_a_compressed_log_and_one_of_powershell_are_read(log: Path, packed: bytes) -> None:
+    log.write_bytes(packed)
+    done = run("explain", str(log), env=ENVIRONMENT)
     assert (done.returncode, done.stderr) == (0, "")
     assert "device-side assert" in done.stdout
 

@@ -7,7 +7,8 @@ import pytest
 from gpumon.errors.documents import explanation_document
 from gpumon.errors.explain import explain_text
 from gpumon.errors.narrative import sections
-from gpumon.errors.unknown import ErrorKind, UnknownError
+from gpumon.errors.reading import LogFailure
+from gpumon.errors.unknown import ErrorKind, kind_of
 from tests.errors.corpus import noise
 from tests.errors.texts import samples_of
 
@@ -32,7 +33,7 @@ train.py FAILED
 """
 
 
-def unknown(text: str) -> UnknownError:
+def unknown(text: str) -> LogFailure:
     error = explain_text(text).unknown
     assert error is not None
     return error
@@ -50,7 +51,7 @@ def shown(text: str) -> str:
 def test_the_last_exception_has_its_frame_in_the_users_code(prefix: str) -> None:
     lines = [*noise(50, 1), *(prefix + line for line in TRACEBACK.splitlines())]
     error = unknown("\n".join(lines))
-    assert (error.name, error.text, error.kind) == ("KeyError", "KeyError: 'labels'", ErrorKind.PYTHON)
+    assert (error.name, error.text, kind_of(error)) == ("KeyError", "KeyError: 'labels'", ErrorKind.PYTHON)
     assert error.line == 50 + 9
     assert error.frame is not None
     assert (error.frame.file, error.frame.line, error.frame.function) == ("/home/user/data.py", 12, "labels")
@@ -88,7 +89,7 @@ def test_without_own_code_the_innermost_frame_is_shown() -> None:
 )  # fmt: skip
 def test_what_kind_of_thing_an_error_is(text: str, name: str, kind: str) -> None:
     error = unknown(f"step 1\n{text}\n")
-    assert (error.name, error.kind, error.line > 1) == (name, kind, True)
+    assert (error.name, kind_of(error), error.line > 1) == (name, kind, True)
     assert headings(text) == [
         f"{name}: not a known error",
         "Lines around it",
@@ -158,7 +159,7 @@ def test_a_traceback_may_be_cut_off() -> None:
     assert error is not None
     assert error.name == "Traceback without its last line"
     assert error.frame is not None
-    assert (error.frame.is_own, error.kind) == (True, ErrorKind.PROGRAM)
+    assert (error.frame.is_own, kind_of(error)) == (True, ErrorKind.PROGRAM)
 
 
 def test_a_log_without_errors_ends_with_its_last_lines() -> None:

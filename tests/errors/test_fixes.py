@@ -1,7 +1,5 @@
 """Fixes that name the values in the message."""
 
-from dataclasses import replace
-
 import pytest
 
 from gpumon.errors import scan
@@ -440,7 +438,7 @@ def test_a_command_is_that_of_powershell(code: str, translated: str) -> None:
 
 def test_on_windows_fixes_for_linux_are_last() -> None:
     fixes = (Fix("Install it.", "sudo apt-get install it"), Fix("Wait."))
-    error = replace(ERRORS["oom"], fixes=fixes)
+    error = ERRORS["oom"]._replace(fixes=fixes)
     assert fixes_of(error, case_of(error, values={"platform": WINDOWS})) == fixes[::-1]
 
 

@@ -13,15 +13,14 @@ from gpumon.errors import needles, wrapped_search
 from gpumon.errors.candidate import PreparedPattern
 from gpumon.errors.find import ErrorFinder, NeedlePatterns
 from gpumon.errors.load import ERRORS, catalogue
-from gpumon.errors.needles import NeedleIndex, ShortSearch
-from gpumon.errors.patterns import exact, ignores_digits, looks_back, squeezed
+from gpumon.errors.needles import NeedleIndex
+from gpumon.errors.patterns import LetterWords, exact, ignores_digits, looks_back, squeezed
 from gpumon.errors.scan import LogBlock, RankLines, blocks
 from tests.errors.hostile import PATTERNS, needle_of
 from tests.errors.texts import WORDINGS
 
 LETTERS: Final = list(dict.fromkeys(squeezed(needle_of(pattern)) for _, pattern in PATTERNS))
-RAREST: Final = {needle.encode(): str(rarest) for needle, (rarest, *_) in catalogue().needles.items()}
-INDEX: Final = NeedleIndex(RAREST)
+INDEX: Final = NeedleIndex(catalogue().needles)
 COMPILED: Final = [
     (error.id, exact(pattern.regex)) for error in ERRORS.values() for pattern in error.wordings if not pattern.raised_in
 ]
@@ -53,22 +52,15 @@ def letters_of(numbers: list[tuple[int, int]]) -> bytes:
 pieces_of_needles = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 20)), max_size=120).map(letters_of)
 
 
-@pytest.mark.parametrize("max_searches", [0, 10_000], ids=["one pass", "needle by needle"])
+@pytest.mark.parametrize("max_searches", [0, 10_000], ids=["word by word", "needle by needle"])
 @given(letters=pieces_of_needles)
 def test_every_occurrence_of_a_needle_is_found(letters: bytes, max_searches: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(needles, "_MAX_SEARCHES", max_searches)
-        occurrences, possible = INDEX.search(letters)
-    expected = set(simple_search(letters))
-    assert {needle for needle, _ in expected} <= {*possible, *(needle for needle, _ in occurrences)}
-    assert set(occurrences) >= {(needle, start) for needle, start in expected if needle not in possible}
+        occurrences = INDEX.search(LetterWords(letters.decode()))
+    assert set(occurrences) >= set(simple_search(letters))
     assert len(set(occurrences)) == len(occurrences)
     assert all(letters.startswith(needle, start) for needle, start in occurrences)
-
-
-@given(letters=pieces_of_needles)
-def test_a_short_text_is_searched_without_an_index(letters: bytes) -> None:
-    assert set(ShortSearch(RAREST).search(letters).possible) == {needle for needle, _ in simple_search(letters)}
 
 
 def sample_lines() -> list[str]:

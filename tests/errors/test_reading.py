@@ -63,6 +63,15 @@ def test_long_progress_after_a_traceback_is_another_run() -> None:
     assert root_text(text) == "KeyError: 'x'"
 
 
+def test_an_exception_long_after_another_one_of_the_same_process_is_of_another_run() -> None:
+    between = "".join(f"loading shard number {number} of the data set\n" for number in range(300))
+    text = traceback("ValueError: first") + between + traceback("IndexError: second")
+    assert root_text(text) == "IndexError: second"
+    assert len(read_log(text).runs) == 2
+    near = traceback("ValueError: first") + between[:2000] + traceback("IndexError: second")
+    assert root_text(near).startswith("ValueError: first")
+
+
 def test_a_restart_begins_a_run() -> None:
     reading = read_log(
         steps(1, 9)

@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 from gpumon.errors.answer import LogAnswer, answer_of
 from gpumon.errors.cause import cause_of
 from gpumon.errors.explain import finder
-from gpumon.errors.reading import LogReader, LogReading
+from gpumon.errors.reader import LogReader
+from gpumon.errors.reading import LogReading
 
 LOGS: Final = Path(__file__).with_name("logs")
 

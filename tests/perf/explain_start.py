@@ -31,7 +31,7 @@ _PREPARATION: Final = """\
 import time
 start = time.process_time()
 from gpumon.errors import explain
-explain._finder()
+explain.finder()
 print(time.process_time() - start)
 """
 _SPEED: Final = """\

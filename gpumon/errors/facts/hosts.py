@@ -1,14 +1,14 @@
 """GPUs, ranks, hosts and shares of memory that a message names."""
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from gpumon.errors.entry import Values
+from gpumon.errors.lazy_pattern import lazy_pattern
 
-_BUS: Final = re.compile(r"[\da-fA-F]{4,8}:[\da-fA-F]{2}:[\da-fA-F]{2}")
-_CONTAINER_NAME: Final = re.compile(r"[\da-f]{12}")
+_BUS: Final = lazy_pattern(r"[\da-fA-F]{4,8}:[\da-fA-F]{2}:[\da-fA-F]{2}")
+_CONTAINER_NAME: Final = lazy_pattern(r"[\da-f]{12}")
 
 
 def address(values: Values) -> Mapping[str, str]:

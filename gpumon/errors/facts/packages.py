@@ -3,11 +3,11 @@
 A command installs no package that only a log names.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from gpumon.errors.entry import Code, Values
+from gpumon.errors.lazy_pattern import lazy_pattern
 
 _OTHER_NAMES: Final[Mapping[str, str]] = {
     "absl": "absl-py",
@@ -276,7 +276,7 @@ _OF_EXTENSIONS: Final = {
     **{f"torch_{part}": f"torch-{part}" for part in ("scatter", "sparse", "cluster", "spline_conv")},
 }
 """Packages by a part of the path of their extensions. A command installs no package that only a log names."""
-_CUDA_LIBRARY: Final = re.compile(
+_CUDA_LIBRARY: Final = lazy_pattern(
     r"(?:lib)?(?P<name>cudart|cublas(?:Lt)?|nvrtc|cudnn)(?:_[a-z_]{1,40}?)?(?:\.so\.|64_|_)(?P<major>\d{1,2})"
 )
 _CUDNN_8: Final = "8"

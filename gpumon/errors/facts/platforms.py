@@ -4,38 +4,41 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from gpumon.errors.lazy_pattern import lazy_pattern
+
 WINDOWS: Final = "Windows"
 NOTEBOOK: Final = "notebook"
-_WINDOWS_TEXT: Final = re.compile(
+
+_WINDOWS_TEXT: Final = lazy_pattern(
     r"(?<![A-Za-z0-9])[A-Za-z]:\\{1,2}[\w .]|\bWinError\b|\w\.dll\b|\bDLL load failed|Microsoft \(R\) C"
     r"|'(?:gbk|charmap)' codec"
 )
 """What only a log from Windows contains: the path of a file with its drive, or the name of a library."""
-_LINUX_TEXT: Final = re.compile(r"(?<![\w.:/\\])/(?:usr|home|opt|root|mnt|tmp|workspace|nix|data)/|\.so\b")
+_LINUX_TEXT: Final = lazy_pattern(r"(?<![\w.:/\\])/(?:usr|home|opt|root|mnt|tmp|workspace|nix|data)/|\.so\b")
 """What a log from Linux contains, also in WSL, which has paths of both."""
-_NOTEBOOK_TEXT: Final = re.compile(
+_NOTEBOOK_TEXT: Final = lazy_pattern(
     r"<ipython-input-|/ipykernel_\d|\bCell In ?\[\d|<cell line: \d|https://localhost:8080/#"
 )
-_SHELL: Final = re.compile(r"(?:nvidia-smi|python|ls|df|du|hf|git|head|rm|cat|free|grep|c\+\+filt|find)\s[^\n]*")
-_VARIABLES: Final = re.compile(r"(?P<variables>(?:[A-Z][A-Z0-9_]*=\S* )+)(?P<command>[a-z][^\n]*)")
-_CHANGES_LINUX: Final = re.compile(
+_SHELL: Final = lazy_pattern(r"(?:nvidia-smi|python|ls|df|du|hf|git|head|rm|cat|free|grep|c\+\+filt|find)\s[^\n]*")
+_VARIABLES: Final = lazy_pattern(r"(?P<variables>(?:[A-Z][A-Z0-9_]*=\S* )+)(?P<command>[a-z][^\n]*)")
+_CHANGES_LINUX: Final = lazy_pattern(
     r"(?:^|[|;&(] {0,4})(?:sudo|apt-get|ulimit|ldconfig|modprobe|srun|sbatch|systemctl|docker|ln)\b"
     r"|LD_LIBRARY_PATH|LIBRARY_PATH=|/(?:dev|proc)/",
     re.MULTILINE,
 )
 """Commands for what exists only on Linux."""
-_SHOWS: Final = re.compile(
+_SHOWS: Final = lazy_pattern(
     r"(?:^|[|;&(] {0,4})(?:dmesg|df|du|free|find|ldd|lsof|grep|head|journalctl|strace|gdb|bash|c\+\+filt|rm|unset|which"
     r"|export)(?= (?!=))|/(?:tmp|usr|etc)/|\$\((?!python -c )",
     re.MULTILINE,
 )
 """Commands that have another name on Windows; what they are for is possible there too."""
-_ASSIGNMENT: Final = re.compile(r"([A-Z][A-Z\d_]*)=(\"[^\"\n]*\"|'[^'\n]*'|\S*) ")
-_ASSIGNMENTS: Final = re.compile(rf"(?P<names>(?:{_ASSIGNMENT.pattern})+)(?=[a-z])")
-_EXPORT: Final = re.compile(r"^export (?P<name>[A-Z_]+\d?)=(?P<value>[\w:,-]+)$")
-_EXTRACT: Final = re.compile(r" \| grep -o .*$")
-_FILTER: Final = re.compile(r"\| grep(?: -[iE])* (?P<text>\w+|'[^'\n]*')")
-_LISTING: Final = re.compile(r"\bls -l\w? ")
+_ASSIGNMENT: Final = lazy_pattern(r"([A-Z][A-Z\d_]*)=(\"[^\"\n]*\"|'[^'\n]*'|\S*) ")
+_ASSIGNMENTS: Final = lazy_pattern(rf"(?P<names>(?:{_ASSIGNMENT.pattern})+)(?=[a-z])")
+_EXPORT: Final = lazy_pattern(r"^export (?P<name>[A-Z_]+\d?)=(?P<value>[\w:,-]+)$")
+_EXTRACT: Final = lazy_pattern(r" \| grep -o .*$")
+_FILTER: Final = lazy_pattern(r"\| grep(?: -[iE])* (?P<text>\w+|'[^'\n]*')")
+_LISTING: Final = lazy_pattern(r"\bls -l\w? ")
 
 
 def platform_of(lines: Iterable[str]) -> str:

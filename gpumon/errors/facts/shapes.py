@@ -6,10 +6,11 @@ from math import prod
 from typing import Final
 
 from gpumon.errors.entry import Code, Values
+from gpumon.errors.lazy_pattern import lazy_pattern
 
 Facts = Mapping[str, int | str]
 
-_NUMBER: Final = re.compile(r"-?\d+")
+_NUMBER: Final = lazy_pattern(r"-?\d+")
 _RGB: Final = 3
 _RGBA: Final = 4
 _IMAGE_DIMENSIONS: Final = 4
@@ -158,7 +159,7 @@ _INPUT: Final = rf"(?P<batched>\d)D \(batched\) input to conv\w{{1,24}}, but got
 _NORM: Final = rf"running_(?:mean|var) should contain (?P<given>{_SIZE}) elements not (?P<expected>{_SIZE})"
 _COLOR_MASK: Final = r"got targets of size: : \[\d{1,19}, (?:3, \d{2,19}, \d{1,19}|\d{1,19}, \d{1,19}, [34])\]"
 _FORMS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Facts]], ...]] = tuple(
-    (re.compile(pattern, re.IGNORECASE), read)
+    (lazy_pattern(pattern, re.IGNORECASE), read)
     for pattern, read in (
         (rf"multiplied \((?P<rows>{_SIZE})x(?P<given>{_SIZE}) and (?P<expected>{_SIZE})x{_SIZE}\)", _features),
         (_CHANNELS, _channels),

@@ -1,10 +1,10 @@
 """Where tensors are, how the parameters of a checkpoint are named, which types are in a message."""
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from gpumon.errors.entry import Values
+from gpumon.errors.lazy_pattern import lazy_pattern
 
 _WEIGHTS: Final = frozenset({"weight", "bias", "running_mean", "running_var"})
 _INPUTS: Final = frozenset({"mat1", "index", "indices"})
@@ -38,7 +38,7 @@ _PLAIN_TYPES: Final = frozenset(
     }
 )
 """Types that only contain values. Others are not named in code to copy: a checkpoint may name what runs a command."""
-_SHAPE: Final = re.compile(r"torch\.Size\(\[(?P<rows>\d+), (?P<columns>\d+)\]\)?")
+_SHAPE: Final = lazy_pattern(r"torch\.Size\(\[(?P<rows>\d+), (?P<columns>\d+)\]\)?")
 
 
 def devices(values: Values, _: str) -> Mapping[str, str]:

@@ -1,16 +1,16 @@
 """Which version of a package, driver, toolkit or compiler fits, from what a message names."""
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from gpumon.errors.entry import Code, Values
 from gpumon.errors.facts.packages import package_of
+from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.raised import MODEL_CODE
 
 Facts = Mapping[str, str]
 
-_ADDED_CLASS: Final = re.compile(
+_ADDED_CLASS: Final = lazy_pattern(
     r"(?!TF|Flax|AutoModelForVision2Seq|AutoModelWithLMHead)[A-Z]\w*"
     r"(?:Config|Processor(?:Fast)?|Model|For[A-Z]\w+|Pipeline)"
     r"|(?:EncoderDecoder|Dynamic|Static)?Cache|ALL_ATTENTION_FUNCTIONS|FlashAttentionKwargs|TransformersKwargs"
@@ -21,7 +21,7 @@ _ADDED_CLASS: Final = re.compile(
 """A name of transformers that is missing because it is newer than the installed version; other names were removed."""
 _VISION_QWEN: Final = r"transformers[\w.]*:(?:Vision|Qwen2_?(?:5_)?VL|QWEN2_)"
 _KEPT_UNTIL: Final = tuple(
-    (re.compile(pattern), requirements)
+    (lazy_pattern(pattern), requirements)
     for pattern, requirements in (
         (r"huggingface_hub[\w.]*:cached_download", '"huggingface_hub<0.26"'),
         (r"huggingface_hub[\w.]*:(?:HfFolder|Repository|is_offline_mode)", '"huggingface_hub<1"'),
@@ -125,12 +125,12 @@ _REMOVED_FROM_TORCH: Final = {
     "symeig": "torch.linalg.eigh",
 }
 """What PyTorch no longer has, and what stands for it."""
-_DIFFUSERS_CLASS: Final = re.compile(
+_DIFFUSERS_CLASS: Final = lazy_pattern(
     r"Transformer[23]DModel|UNet\w*Model|AutoencoderKL|Scheduler$|ControlNetModel|Pipeline$"
 )
-_REQUIREMENT: Final = re.compile(r"(?P<name>[\w-]{1,60}?)(?P<limits>(?:[<>=!]=?[\d.]{1,20},?){1,4})")
-_VERSION: Final = re.compile(r"\d{1,2}\.\d{1,2}")
-_LEADING_NUMBER: Final = re.compile(r"\d+")
+_REQUIREMENT: Final = lazy_pattern(r"(?P<name>[\w-]{1,60}?)(?P<limits>(?:[<>=!]=?[\d.]{1,20},?){1,4})")
+_VERSION: Final = lazy_pattern(r"\d{1,2}\.\d{1,2}")
+_LEADING_NUMBER: Final = lazy_pattern(r"\d+")
 _TORCHCODEC_MINOR: Final = 8
 _FIRST_TOOLKIT: Final = {
     75: "10.0",

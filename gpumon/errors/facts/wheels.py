@@ -1,17 +1,17 @@
 """Which wheels have code for a GPU, and which Python or index has a version that pip does not find."""
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from gpumon.errors.entry import Values
+from gpumon.errors.lazy_pattern import lazy_pattern
 
 _TURING: Final = 7.5
 _NEWEST_INDEX: Final = "cu130"
 _VOLTA_INDEX: Final = "cu126"
 """The wheels for CUDA 12.6 are the last ones with kernels for Maxwell, Pascal and Volta."""
-_LEADING_NUMBERS: Final = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?")
-_BUILD: Final = re.compile(r"\+(cu\d{2,3}|rocm[\d.]{1,6}|cpu)\b")
+_LEADING_NUMBERS: Final = lazy_pattern(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?")
+_BUILD: Final = lazy_pattern(r"\+(cu\d{2,3}|rocm[\d.]{1,6}|cpu)\b")
 _PYTHONS: Final = (((1, 8, 0), "3.8"), ((1, 13, 0), "3.9"))
 """Versions of PyTorch, and the Python for those before them; later ones run with the one below."""
 _PYTHON: Final = "3.11"

@@ -1,0 +1,226 @@
+"""Finds what failed in a block of a log: exceptions, known errors, signals, exit codes and lines of errors."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from gpumon.core.text import safe_text
+from gpumon.errors import signs
+from gpumon.errors.entry import ContextState
+from gpumon.errors.match import Match
+from gpumon.errors.matches import match_of, timestamp_at
+from gpumon.errors.patterns import LetterWords
+from gpumon.errors.reading import FailureKind, LogFailure, NumberedLine
+from gpumon.errors.scan import LogBlock
+from gpumon.errors.tracebacks import CAUGHT_ABOVE, Raised, exceptions
+from gpumon.errors.wrapped_search import PatternHit
+
+_MAX_TEXT: Final = 400
+_MAX_LINES_PER_SIGN: Final = 512
+"""Lines per block and sign that are examined, from the end."""
+_LINES_BEFORE: Final = 8
+_LINES_AFTER: Final = 4
+
+
+class FailureLines(NamedTuple):
+    """A failure and the positions of its lines in a block; without one, lines that are only passed over."""
+
+    start: int
+    stop: int
+    failure: LogFailure | None
+
+
+@dataclass(slots=True)
+class BlockFailures:
+    """What failed in a block.
+
+    Attributes:
+        failures: In the order of the lines.
+        notices: Warnings.
+        lasting: Known errors that may end the program later.
+        at_end: The last error whose message is a sign of it only if the log ends with it.
+        first_failed_rank: The rank that a launcher calls the first one that failed; its summary names it last.
+    """
+
+    failures: list[FailureLines] = field(default_factory=list)
+    notices: list[Match] = field(default_factory=list)
+    lasting: list[LogFailure] = field(default_factory=list)
+    at_end: Match | None = None
+    first_failed_rank: int | None = None
+
+
+def failures_in(block: LogBlock, hits: Sequence[PatternHit]) -> BlockFailures:
+    """What failed in a block, with the known errors in it."""
+    result = BlockFailures()
+    rows = block.by_rank
+    raised = [item for item in exceptions(block) if block.first <= rows.positions[item.row] < block.end]
+    by_raised: dict[int, list[PatternHit]] = {}
+    spans = [(item.first_row, item.end_row) for item in raised]
+    taken: set[int] = set()
+    for hit in hits:
+        row = rows.rows[hit.position]
+        index = next((i for i, (first, end) in enumerate(spans) if first <= row < end), None)
+        if index is not None:
+            if row >= raised[index].row:
+                by_raised.setdefault(index, []).append(hit)
+            continue
+        taken.add(hit.position)
+        _add_known(block, hit, result)
+    for index, item in enumerate(raised):
+        _add_raised(block, item, by_raised.get(index, ()), result)
+    covered = {rows.positions[row] for first, end in spans for row in range(first, end)} | taken
+    _add_others(block, covered, result)
+    result.failures.sort(key=attrgetter("start"))
+    return result
+
+
+def _add_raised(block: LogBlock, raised: Raised, hits: Sequence[PatternHit], result: BlockFailures) -> None:
+    positions = block.by_rank.positions
+    position = positions[raised.row]
+    matches = _matches(block, hits)
+    text = f"{raised.name}: {raised.message}" if raised.message else raised.name
+    failure = LogFailure(
+        FailureKind.RAISED,
+        block.numbers[position],
+        block.numbers[positions[raised.first_row]],
+        text,
+        block.ranks[position],
+        timestamp_at(block, position),
+        raised,
+        matches=matches,
+        around=() if matches else _around(block, position),
+    )
+    is_warning = raised.name.endswith("Warning") or (matches and all(match.error.is_warning for match in matches))
+    result.lasting += [replace(failure, matches=(match,)) for match in matches if is_lasting(match)]
+    is_notice = is_warning and not raised.is_uncaught
+    if is_notice:
+        result.notices += matches
+    end = positions[raised.end_row - 1] + 1
+    result.failures.append(FailureLines(positions[raised.first_row], end, None if is_notice else failure))
+
+
+def _matches(block: LogBlock, hits: Sequence[PatternHit]) -> tuple[Match, ...]:
+    """The known errors in the message of an exception, each once: that of the first line first, an echo last."""
+    matches: dict[str, Match] = {}
+    for hit in hits:
+        match, first = match_of(block, hit), matches.get(hit.error.id)
+        matches[hit.error.id] = match if first is None else with_values(first, match)
+    return tuple(sorted(matches.values(), key=lambda match: (match.error.is_echo, match.error.is_warning)))
+
+
+def with_values(first: Match, later: Match) -> Match:
+    """A match with the values of a further line of its message; the message is quoted, not the code that raises it."""
+    values = {**later.values, **first.values}
+    if first.is_code and not later.is_code:
+        return replace(first, line=later.line, text=later.text, values=values)
+    return replace(first, values=values)
+
+
+def _add_known(block: LogBlock, hit: PatternHit, result: BlockFailures) -> None:
+    """Adds a known error outside an exception; warnings are kept apart."""
+    match = match_of(block, hit)
+    failure = LogFailure(
+        FailureKind.KNOWN,
+        match.line,
+        match.line,
+        match.text,
+        block.ranks[hit.position],
+        match.timestamp,
+        matches=(match,),
+    )
+    ended = signs.ended(block.lines[hit.position], block.texts[hit.position])
+    if ended is not None:
+        failure = replace(failure, kind=FailureKind.ENDED, ended=ended)
+    if hit.error.is_last:
+        result.at_end = match
+        return
+    if is_lasting(match):
+        result.lasting.append(failure)
+    if match.is_warning or match.is_code:
+        result.notices.append(match)
+    else:
+        result.failures.append(FailureLines(hit.position, hit.position + 1, failure))
+
+
+def is_lasting(match: Match) -> bool:
+    """Whether an error is of a kind that may end the program later."""
+    return match.error.is_leading or match.error.context is ContextState.RESET
+
+
+def with_letters(texts: Iterable[str]) -> Mapping[str, bytes]:
+    """Texts, each with the letters of its longest word, in lower case: a log without these does not contain it."""
+    return {text: max(LetterWords(text).words, key=len, default=b"") for text in texts}
+
+
+_SIGNS: Final = with_letters(
+    (
+        *("xit", "ignal", "eturned ", "failed with ", "Killed", "Aborted", "Segmentation fault", "Bus error"),
+        *("Terminated", "Illegal instruction", "Floating point exception", "local_rank: ", " failed", " error"),
+        *("rror", "ERROR", "FATAL", "CRITICAL", "fatal", "FAILED", "E: ", "*** ", "not found", "No such file"),
+        *("annot exec", "ermission denied", "build stopped"),
+    )
+)
+"""Parts of lines about the end of a process, or about an error."""
+
+
+def _add_others(block: LogBlock, covered: set[int], result: BlockFailures) -> None:
+    """Adds signals, exit codes and lines of errors, apart from those that were read already."""
+    for position in positions_with(block, _SIGNS):
+        if position in covered or not block.first <= position < block.end:
+            continue
+        line, text = block.lines[position], block.texts[position]
+        first = signs.first_failed_rank(text)
+        if first is not None:
+            result.first_failed_rank = first
+            continue
+        ended = signs.ended(line, text)
+        if ended is not None:
+            kind = FailureKind.ENDED
+        elif signs.is_failed_test_run(text) or signs.is_reported_error(text):
+            kind = FailureKind.REPORTED
+        elif signs.has_error_level(line) and CAUGHT_ABOVE.search(line) is None:
+            kind = FailureKind.LOGGED
+        else:
+            continue
+        number = block.numbers[position]
+        shown = safe_text(text.strip(), _MAX_TEXT)
+        rank = block.ranks[position]
+        timestamp, around = timestamp_at(block, position), _around(block, position)
+        failure = LogFailure(kind, number, number, shown, rank, timestamp, ended=ended, around=around)
+        result.failures.append(FailureLines(position, position + 1, failure))
+
+
+def _around(block: LogBlock, position: int) -> tuple[NumberedLine, ...]:
+    """The lines of the same rank around an error."""
+    rows = block.by_rank
+    row = rows.rows[position]
+    rank = rows.of_rank(row)
+    near = range(max(rank.start, row - _LINES_BEFORE), min(rank.stop, row + _LINES_AFTER + 1))
+    return tuple(numbered(block, rows.positions[other]) for other in near)
+
+
+def numbered(block: LogBlock, position: int) -> NumberedLine:
+    """A line of a block, with its number."""
+    return NumberedLine(block.numbers[position], safe_text(block.lines[position].rstrip(), _MAX_TEXT))
+
+
+def positions_with(block: LogBlock, signs_of_lines: Mapping[str, bytes]) -> list[int]:
+    """The lines of a block that contain one of some texts, for each at most a fixed number, from the end.
+
+    Args:
+        block: The block.
+        signs_of_lines: The texts, each with letters of a word of it; see `with_letters`.
+    """
+    positions: set[int] = set()
+    for sign, letters in signs_of_lines.items():
+        end = len(block.text) if letters in block.words.vocabulary else 0
+        for _ in range(_MAX_LINES_PER_SIGN):
+            index = block.text.rfind(sign, 0, end)
+            if index < 0:
+                break
+            position = bisect_right(block.starts, index) - 1
+            positions.add(position)
+            end = block.starts[position]
+    return sorted(positions)
