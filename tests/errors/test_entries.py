@@ -279,10 +279,9 @@ CODE: Final = [path for path in Path(errors.__path__[0]).parent.rglob("*.py") if
 LINKS: Final = {
     "gpumon/errors/oom.py": {"OUT_OF_MEMORY", "OF_ASYNC_BACKEND", "IMPOSSIBLE_SIZE"},
     "gpumon/health/alerts/errors.py": {"OTHER_XID"},
-    "gpumon/errors/facts/packages.py": {""},
     "gpumon/fleet/exporters.py": {""},
 }
-"""Constants in other rooms that are ids of entries, and two files with names of packages that are such ids too."""
+"""Constants in other rooms that are ids of entries, and a file with a name of a package that is such an id too."""
 
 
 def constants(tree: ast.AST) -> Iterator[tuple[str, str]]:

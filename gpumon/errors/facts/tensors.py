@@ -19,24 +19,12 @@ _HEADS: Final = (
     "logits",
 )
 """Parts of the names of parameters that have one row for each class."""
-_PLAIN_TYPES: Final = frozenset(
-    {
-        "argparse.Namespace",
-        "collections.OrderedDict",
-        "collections.defaultdict",
-        "numpy._core.multiarray._reconstruct",
-        "numpy._core.multiarray.scalar",
-        "numpy.core.multiarray._reconstruct",
-        "numpy.core.multiarray.scalar",
-        "numpy.dtype",
-        "numpy.ndarray",
-        "omegaconf.dictconfig.DictConfig",
-        "omegaconf.listconfig.ListConfig",
-        "pathlib.Path",
-        "pathlib.PosixPath",
-        "ultralytics.nn.tasks.DetectionModel",
-    }
-)
+_PLAIN_TYPES: Final = frozenset({
+    "argparse.Namespace", "collections.OrderedDict", "collections.defaultdict", "numpy._core.multiarray._reconstruct",
+    "numpy._core.multiarray.scalar", "numpy.core.multiarray._reconstruct", "numpy.core.multiarray.scalar",
+    "numpy.dtype", "numpy.ndarray", "omegaconf.dictconfig.DictConfig", "omegaconf.listconfig.ListConfig",
+    "pathlib.Path", "pathlib.PosixPath", "ultralytics.nn.tasks.DetectionModel",
+})  # fmt: skip
 """Types that only contain values. Others are not named in code to copy: a checkpoint may name what runs a command."""
 _SHAPE: Final = lazy_pattern(r"torch\.Size\(\[(?P<rows>\d+), (?P<columns>\d+)\]\)?")
 

@@ -49,54 +49,15 @@ _KEPT_UNTIL: Final = tuple(
     )
 )
 """The last versions that have a module and name, which were removed or moved afterwards."""
-_UPGRADED: Final = frozenset(
-    {
-        "accelerate",
-        "bitsandbytes",
-        "datasets",
-        "diffusers",
-        "exllamav2",
-        "exllamav3",
-        "huggingface_hub",
-        "optimum",
-        "peft",
-        "pydantic",
-        "trl",
-        "unsloth",
-    }
-)
+_UPGRADED: Final = frozenset({
+    "accelerate", "bitsandbytes", "datasets", "diffusers", "exllamav2", "exllamav3", "huggingface_hub", "optimum",
+    "peft", "pydantic", "trl", "unsloth",
+})  # fmt: skip
 """Packages of which programs mostly need a newer version. A command installs no package that only a log names."""
-_BASE_OF_TORCH: Final = frozenset(
-    {
-        *(
-            "Tensor",
-            "__version__",
-            "_C",
-            "bool",
-            "cuda",
-            "device",
-            "dtype",
-            "float",
-            "float16",
-            "float32",
-            "from_numpy",
-        ),
-        *(
-            "int32",
-            "int64",
-            "load",
-            "long",
-            "manual_seed",
-            "nn",
-            "no_grad",
-            "save",
-            "tensor",
-            "utils",
-            "version",
-            "zeros",
-        ),
-    }
-)
+_BASE_OF_TORCH: Final = frozenset({
+    "Tensor", "__version__", "_C", "bool", "cuda", "device", "dtype", "float", "float16", "float32", "from_numpy",
+    "int32", "int64", "load", "long", "manual_seed", "nn", "no_grad", "save", "tensor", "utils", "version", "zeros",
+})  # fmt: skip
 """What every PyTorch has."""
 _BASE_OF_DISTRIBUTED: Final = frozenset(
     {

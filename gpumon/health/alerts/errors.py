@@ -29,45 +29,15 @@ _ROWS: Final = (
     "remapped_rows_failure",
 )  # fmt: skip
 _XID: Final = "xid-"
-_CRITICAL_XIDS: Final = frozenset(
-    {
-        *(
-            46,
-            48,
-            54,
-            57,
-            58,
-            59,
-            61,
-            62,
-            64,
-            74,
-            79,
-            95,
-            109,
-            110,
-            119,
-            120,
-            136,
-            140,
-            143,
-            149,
-            151,
-            154,
-            155,
-            156,
-            158,
-        ),
-        *(167, 169, 171, 172, 173, 175),
-    }
-)
+_CRITICAL_XIDS: Final = frozenset({
+    46, 48, 54, 57, 58, 59, 61, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 149, 151, 154, 155, 156,
+    158, 167, 169, 171, 172, 173, 175,
+})  # fmt: skip
 """The GPU or the host needs a reset before it can be relied on."""
-_HARMLESS_XIDS: Final = frozenset(
-    {
-        *(37, 38, 43, 44, 45, 56, 63, 66, 67, 92, 93, 106, 107, 121, 141, 152, 153, 160, 162, 163, 164, 165),
-        *(168, 176),
-    }
-)
+_HARMLESS_XIDS: Final = frozenset({
+    37, 38, 43, 44, 45, 56, 63, 66, 67, 92, 93, 106, 107, 121, 141, 152, 153, 160, 162, 163, 164, 165,
+    168, 176,
+})  # fmt: skip
 """A program was terminated, or the GPU recovered without help."""
 
 

@@ -22,22 +22,10 @@ LIBRARY: Final = "library"
 SECRET: Final = "secret"  # noqa: S105 - the replacement for one
 
 _MIN_NAME: Final = 2
-_GENERIC_NAMES: Final = frozenset(
-    {
-        "root",
-        "nobody",
-        "localhost",
-        "ubuntu",
-        "debian",
-        "fedora",
-        "centos",
-        "ec2-user",
-        "admin",
-        "user",
-        "nvidia",
-        "docker",
-    }
-)
+_GENERIC_NAMES: Final = frozenset({
+    "root", "nobody", "localhost", "ubuntu", "debian", "fedora", "centos", "ec2-user", "admin", "user", "nvidia",
+    "docker",
+})  # fmt: skip
 """Default names of systems and images: they identify no one, and are also ordinary words."""
 _SECRET_NAME: Final = re.compile(r"TOKEN|SECRET|PASS|PWD|(?:^|_)PW(?:_|$)|CREDENTIAL|PRIVATE|COOKIE|_?KEY$|AUTH", re.I)
 _CONFIDENTIAL: Final = (
