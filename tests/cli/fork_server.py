@@ -25,7 +25,7 @@ class ForkServer:
     """The process that forks, started at the first use, one for each process of the tests."""
 
     def __init__(self) -> None:
-        self._server: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
 
     def serves(self, variables: Mapping[str, str]) -> bool:
         """Whether a fork of the server is what a new interpreter with these variables would be."""
@@ -50,12 +50,12 @@ class ForkServer:
         return ours
 
     def _requests(self) -> socket.socket:
-        if self._server is None:
+        if self._socket is None:
             self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MAX_REQUEST)
             with theirs:
                 command = [sys.executable, "-m", "tests.cli.fork_server", str(theirs.fileno())]
-                self._server = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+                subprocess.run(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], check=True)
         return self._socket
 
 
@@ -128,4 +128,6 @@ if __name__ == "__main__":
     import gpumon.cli
 
     assert gpumon.cli
+    if os.fork():
+        os._exit(0)  # the server is no child of the tests: some look for what they left
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -79,7 +79,7 @@ def test_cached_memory_without_active_bytes_is_one_part() -> None:
 
 def test_the_first_file_name_has_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(time, "strftime", lambda _: "20260501-143000")
+    monkeypatch.setattr(time, "strftime", lambda *_: "20260501-143000")
     assert save(TABLE, "gpumon-gpu0").name == "gpumon-gpu0-20260501-143000.csv"
 
 

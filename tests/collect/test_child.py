@@ -228,7 +228,7 @@ def test_a_setting_that_was_cut_short_does_not_spoil_the_next(start: Start) -> N
     assert child.read_line(10) == b"up"
     child.send({"look": ["GPU-0"]})
     received = bytes.fromhex((child.read_line(10) or b"").decode())
-    assert received == b'\n{"look": ["GPU-0"]}\n'
+    assert received == b'\n{"look":["GPU-0"]}\n'
 
 
 @pytest.mark.parametrize("torn", ['{"look": ["GPU', "[]", '{"look": 5}', '{"interval": null}', '"look"', '{"new": 1}'])

@@ -57,7 +57,7 @@ def test_a_table_goes_to_the_folder_that_the_user_stands_in(folders: Path) -> No
 
 
 def test_nothing_is_ever_overwritten(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "strftime", lambda _: "20260501-143000")
+    monkeypatch.setattr(time, "strftime", lambda *_: "20260501-143000")
     taken = folders / "gpumon-gpu0-20260501-143000.csv"
     taken.write_text("mine")
     names = [save(TABLE, "gpumon-gpu0").name for _ in range(2)]

@@ -160,11 +160,11 @@ class Workload:
         uses: Returns the resources of this run; called when torch is imported and the device is known.
         run: Runs the workload and returns ``context.ok(why)``, ``context.warn(why)`` or ``context.fail(why)``.
         parameters: Parameters that a user can set.
-        metrics: What it measures; the first declaration whose name fits counts.
         parts: Functions that a run may start in a new process, by name; see ``Context.fresh``.
         why_not_cpu: Why the workload cannot run on the CPU, in one sentence; empty if it can.
         code: Functions and classes that do the measured work; their source is what gpumon shows as the code of the
             workload.
+        metrics: What it measures; the first declaration whose name fits counts.
     """
 
     name: str
@@ -173,10 +173,10 @@ class Workload:
     uses: Callable[[Context], Uses]
     run: Callable[[Context], Verdict]
     parameters: tuple[Parameter, ...] = ()
-    metrics: tuple[DeclaredMetric, ...] = ()
     parts: dict[str, Callable[[Context], dict[str, Any]]] = field(default_factory=dict)
     why_not_cpu: str = ""
     code: tuple[Callable[..., object], ...] = ()
+    metrics: tuple[DeclaredMetric, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Returns the description as ``--describe`` prints it."""
