@@ -266,6 +266,8 @@ class AppSession:
 
     def set_demand(self, demand: Demand) -> None:
         """Read what the open screens show, and no longer what they do not."""
+        if self.fleet is not None:
+            self.fleet.set_shown(demand.fleet, demand.usage_seconds)  # also while nothing changes: what it read ages
         stream = self.stream
         if self._met_demand == (stream, demand):
             return
@@ -277,8 +279,6 @@ class AppSession:
         self.probes.set_shown(demand.probes)
         self.processes.set_shown(demand.processes and self.shown.is_this_host)
         self.jobs.set_shown(demand.jobs and self.shown.is_this_host, demand.job_key)
-        if self.fleet is not None:
-            self.fleet.set_shown(demand.fleet, demand.usage_seconds)
         if not demand.costs:
             self._cost_samples.clear()
         self._demand = demand

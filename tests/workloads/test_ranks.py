@@ -71,7 +71,7 @@ def assert_gone(ran: Ran) -> None:
 
 def test_all_ranks_answer(run_workload: RunWorkload, tmp_path: Path) -> None:
     ran = run_workload(probe(tmp_path))
-    assert ran.result["verdict"] == "ok", ran.events
+    assert ran.result["verdict"] == "ok", ran.result["why"]
     assert ran.metric("ranks")["value"] == 2
     assert_gone(ran)
 

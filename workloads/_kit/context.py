@@ -85,7 +85,7 @@ class Context:
         if done >= total or self._is_due("progress"):
             self._reporter.send("progress", done=round(min(done, total), 4), total=round(total, 4))
 
-    def metric(self, name: str, value: float, unit: str = "") -> None:
+    def metric(self, name: str, value: float, unit: Optional[str] = None) -> None:
         """Reports a live value; sent at most ten times per second. The unit is that of `result`."""
         if self._is_due(f"metric {name}"):
             unit = declared_metric(self._metrics, name, unit).unit
@@ -107,7 +107,7 @@ class Context:
         self,
         name: str,
         value: float,
-        unit: str = "",
+        unit: Optional[str] = None,
         repetitions: int = 0,
         *,
         limit: Optional[float] = None,

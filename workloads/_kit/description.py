@@ -111,21 +111,21 @@ class DeclaredMetric:
     format: str = "number"
 
 
-def declared_metric(metrics: Sequence[DeclaredMetric], name: str, unit: str = "") -> DeclaredMetric:
+def declared_metric(metrics: Sequence[DeclaredMetric], name: str, unit: str | None = None) -> DeclaredMetric:
     """Returns the metric with a name; the first declaration that fits counts.
 
     Args:
         metrics: What the workload declares.
         name: Name of the metric.
-        unit: Its unit, if it is another one than the declared one, or the metric is not declared.
+        unit: Its unit, if it is another one than the declared one, or the metric is not declared; empty for a count.
 
     Raises:
         ValueError: It is not declared, and has no unit.
     """
     for metric in metrics:
         if fnmatchcase(name, metric.name):
-            return replace(metric, name=name, unit=unit or metric.unit)
-    if not unit:
+            return replace(metric, name=name, unit=metric.unit if unit is None else unit)
+    if unit is None:
         raise ValueError(f"{name} is not one of the metrics of the workload, and no unit is given")
     return DeclaredMetric(name, unit)
 
