@@ -166,7 +166,7 @@ _SAMPLED: Final = (
         "Highest number of PCIe lanes that both the GPU and the slot support.",
     ),
 )  # fmt: skip
-"""Read at every frame."""
+"""Read at every frame, or once if it never changes."""
 
 _ECC: Final = tuple(
     Metric(

@@ -78,7 +78,7 @@ def test_demo_walks_everything_and_saves_pictures(nvml_mock: NvmlMock, tmp_path:
     folder = tmp_path / "new" / "folder"
     environment = nvml_mock.environment_without_library()
     done = run("selftest", "--demo", "--screens", str(folder), "--size", "120x40", env=environment)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
     lines = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
     assert [line[1] for line in lines] == CHECKS
     assert [line[1] for line in lines if line[0] != "ok"] == ["fleet"], "no Prometheus is configured"
