@@ -1,6 +1,5 @@
 """The explanation of a probe's out-of-memory file: what happened, why, and the fixes, as for any other error."""
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -20,7 +19,6 @@ from gpumon.errors.oom_sentences import sentences
 from gpumon.errors.prefixes import ClockKind, Timestamp
 from gpumon.errors.rank import case_of, fixes_of
 
-_LIBRARY: Final = re.compile(r"/(?:site|dist)-packages/torch/|^<frozen ")
 _MAX_CALLS: Final = 8
 _EQUAL_SIZES: Final = Fix(
     "Pad batches to a few sizes and start with the largest, so that later requests fit into freed blocks."
@@ -166,8 +164,10 @@ def _place(file: OomFile, moment: str) -> str:
 
 
 def _calls(stack: Sequence[StackFrame]) -> Iterator[str]:
-    """The frames of the program, or all frames if all are in PyTorch."""
-    own = [frame for frame in stack if not _LIBRARY.search(frame.file)]
+    """The frames of the program and its libraries, or all frames if all are in PyTorch and Python."""
+    from gpumon.stacks.places import place_of  # late: most logs are none of a probe
+
+    own = [frame for frame in stack if place_of(frame.file).kind not in {"torch", "standard"}]
     return (str(frame) for frame in (own or stack)[:_MAX_CALLS])
 
 

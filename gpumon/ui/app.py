@@ -377,7 +377,10 @@ def open_watcher() -> Watcher:
 
 
 def exclude_modules_from_collection() -> None:
-    """Exclude what exists from later garbage collections: visiting all modules would delay a key by 50 ms each time."""
+    """Collect garbage again, which the start had disabled, but not what exists by now.
+
+    Visiting all modules would delay a key by 50 ms each time.
+    """
     gc.enable()
     gc.collect()
     gc.freeze()

@@ -50,6 +50,17 @@ def test_counts_are_those_of_the_code(document: str, pattern: str) -> None:
     assert re.search(rf"\b{pattern}", text, re.IGNORECASE), f"{document} states another count"
 
 
+def test_the_files_that_the_documents_name_exist() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "workloads" / "README.md"]
+    named = {
+        (page.name, name)
+        for page in pages
+        for name in re.findall(r"\b(?:tests|gpumon|workloads)/[a-z_/]+\.(?:py|md|c|txt)\b", page.read_text())
+    }
+    assert len(named) > 50
+    assert {(page, name) for page, name in named if not (ROOT / name).exists()} == set()
+
+
 def sections(page: str) -> list[str]:
     return re.findall(r"^## (.+)$", (ROOT / page).read_text(), re.MULTILINE)
 
