@@ -1,4 +1,4 @@
-"""Programs of which the bundled recording is made: small, real trainings and servers for one GPU or two.
+"""Programs of which the bundled recording is made: small, real training runs and servers for one GPU or two.
 
 The file is copied to the name of the program that it shall be: ``python pretrain.py --config llama.yaml --seconds 60``.
 What a program does follows from its name. Each ends by itself, holds at most 60 GiB, writes no file, and changes no

@@ -1,7 +1,7 @@
 """Makes the bundled recording, from two visits to a host with four GPUs.
 
-``python -m tests.gpu.record_demo --set 1 OUT.jsonl.gz`` starts real trainings and servers, one or two a GPU, records
-them anonymized, and stops everything; ``--set 2`` does the same with others. On any host,
+``python -m tests.gpu.record_demo --set 1 OUT.jsonl.gz`` starts real training runs and servers, one or two a GPU,
+records them anonymized, and stops everything; ``--set 2`` does the same with others. On any host,
 ``python -m tests.gpu.record_demo --merge ONE TWO OUT`` puts two recordings side by side, as one host with the GPUs of
 both: what each GPU shows was measured, but not at the same time, and the host's own values are those of the first.
 """
@@ -10,6 +10,7 @@ import argparse
 import dataclasses
 import gzip
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from typing import Any, Final, NamedTuple
 
 from gpumon.core.frames import decode, encode
 from gpumon.core.model import Device, Frame
+from gpumon.session.host_reports import moved_reports
 from gpumon.streams.recording import RecordingReader
 
 ROOT: Final = Path(__file__).parents[2]
@@ -31,6 +33,8 @@ LEAD_SECONDS: Final = 25.0
 """The programs start this long before the recording, so that it begins with a load."""
 END_SECONDS: Final = 10.0
 DEFAULT_SECONDS: Final = 575.0
+STEP: Final = 4
+"""Added to the indices of the GPUs of the second recording."""
 PID_STEP: Final = 100_000
 """Added to the PIDs of the second recording."""
 
@@ -117,7 +121,7 @@ def record(jobs: tuple[Job, ...], out: Path, seconds: float, device: str = "cuda
 
 
 def start(job: Job, folder: Path, seconds: float, device: str, out: Path) -> "subprocess.Popen[bytes]":
-    """Start a job in a session of its own."""
+    """Start a job in its own session."""
     script = folder / f"{job.program}.py"
     shutil.copy(PROGRAMS, script)
     command = [str(script), "--config", f"configs/{job.config}", "--seconds", f"{seconds:g}", "--device", device]
@@ -174,14 +178,17 @@ def frames(path: Path) -> Iterator[Frame]:
 
 def side_by_side(one: Frame, two: Frame) -> Frame:
     """The first frame with the devices, events and reports of the second as well, which get other numbers."""
-    step = len(one.gpus)
     text = encode(two)
     for device in reversed(two.gpus):
-        text = text.replace(f"-{device.index:012d}", f"-{device.index + step:012d}")
+        text = text.replace(f"-{device.index:012d}", f"-{device.index + STEP:012d}")
     moved = decode(text)
+    ours, theirs = (moved_reports(frame.reports, one) for frame in (one, moved))
+    theirs = _renumbered(theirs)
+    lists = {name: [*ours.get(name, ()), *theirs.get(name, ())] for name in ("probes", "jobs", "ooms")}
     return dataclasses.replace(
         one,
-        devices=(*one.devices, *(_moved(device, step) for device in moved.devices)),
+        devices=(*one.devices, *(_moved(device) for device in moved.devices)),
+        reports={**theirs, **ours, **lists},
         events=(
             *one.events,
             *(dataclasses.replace(event, time_seconds=one.time_seconds, monotonic_seconds=one.monotonic_seconds)
@@ -190,13 +197,29 @@ def side_by_side(one: Frame, two: Frame) -> Frame:
     )  # fmt: skip
 
 
-def _moved(device: Device, step: int) -> Device:
+def _renumbered(value: Any, name: str = "") -> Any:  # noqa: ANN401
+    """Reports with other PIDs, names of jobs and labels of GPUs."""
+    if isinstance(value, dict):
+        return {key: _renumbered(item, key) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_renumbered(item, name) for item in value]
+    if name in {"pid", "own_pid"}:
+        return value + PID_STEP
+    if name == "label":
+        return str(int(value) + STEP)
+    if not isinstance(value, str):
+        return value
+    text = re.sub(r"\bGPU (\d)", lambda match: f"GPU {int(match[1]) + STEP}", value)
+    return f"{text}b" if name in {"key", "id"} else text
+
+
+def _moved(device: Device) -> Device:
     """A device with another index, and other PIDs and bus."""
     processes = device.processes
     return dataclasses.replace(
         device,
-        index=device.index + step,
-        cuda_index=None if device.cuda_index is None else device.cuda_index + step,
+        index=device.index + STEP,
+        cuda_index=None if device.cuda_index is None else device.cuda_index + STEP,
         pci_bus_id=None if device.pci_bus_id is None else device.pci_bus_id.replace("00000000:", "00000001:"),
         processes=None
         if processes is None
