@@ -76,6 +76,11 @@ class Process:
     problems: Mapping[str, Problem] = field(default_factory=dict)
 
     @property
+    def is_zombie(self) -> bool:
+        """Whether the process has ended and waits for its parent: only then does a process occupy no memory."""
+        return self.host_memory_bytes == 0
+
+    @property
     def computes(self) -> bool:
         """Whether it uses the device for more than graphics."""
         return self.kinds != (ProcessKind.GRAPHICS,)
