@@ -89,8 +89,8 @@ async def test_trouble_of_the_stream_stands_above_all_else() -> None:
         stream.problem = Problem(ProblemCode.COLLECTOR_DIED, "The collector ended: SIGSEGV.", "The next one starts.")
         stream.inbox.ring()
         await pilot.pause()
-        assert screen_lines(app)[3].startswith(" ! The collector ended: SIGSEGV. The next one starts.")
-        assert "more)" in screen_lines(app)[5]
+        assert screen_lines(app)[4].startswith(" ! The collector ended: SIGSEGV. The next one starts.")
+        assert "more)" in screen_lines(app)[6]
 
 
 async def test_silence_makes_every_row_old() -> None:
@@ -285,7 +285,7 @@ async def test_many_gpus_are_a_map_in_which_one_is_selected() -> None:
 async def test_what_is_wrong_can_be_read_without_colours() -> None:
     stream = FakeLive()
     app = app_on(stream, theme="ansi")
-    async with app.run_test(size=(160, 40)) as pilot:
+    async with app.run_test(size=(180, 40)) as pilot:
         stream.put(troubled())
         await pilot.pause()
         await pilot.press("g")
@@ -299,7 +299,6 @@ async def test_what_is_wrong_can_be_read_without_colours() -> None:
             "UNRESPONSIVE 12s → 6",
             "!too hot",
             "!91°",
-            " 5x8 ",
             "! unattributed: no visible process owns",
         )
         for words in (*rows, " ! GPU 1 is lost"):
