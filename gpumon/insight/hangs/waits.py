@@ -8,6 +8,7 @@ from gpumon.core.collectives import CollectiveState, RecordedCollective
 from gpumon.core.ranks import RankEvidence
 from gpumon.insight.hangs.standing import is_elsewhere
 from gpumon.stacks.classify import collective_function
+from gpumon.stacks.tables import POINT_TO_POINT_FUNCTIONS
 
 _SAME_SIZES: Final = frozenset(
     {
@@ -55,13 +56,13 @@ class Mismatch:
 
     Attributes:
         group: The group.
-        sequence: The number of the collective.
+        sequence: The number of the collective; None if only the stacks show the calls.
         calls: What each rank called, with the shape if that is what differs.
         odd: The ranks in the minority; empty if there is none.
     """
 
     group: str
-    sequence: int
+    sequence: int | None
     calls: Mapping[int, str]
     odd: tuple[int, ...]
 
@@ -89,10 +90,16 @@ def _waits_of_rank(rank: RankEvidence, ranks: Sequence[RankEvidence]) -> Iterato
             yield Wait(
                 rank.rank, collective.group, collective.sequence, collective.name, _absent(collective, rank, ranks)
             )
-    function = collective_function(rank.stack)
+    function = _function_of(rank)
     if function and not pending:
-        absent = (other for other in ranks if other.rank != rank.rank and not collective_function(other.stack))
+        absent = (other for other in ranks if other.rank != rank.rank and not _function_of(other))
         yield Wait(rank.rank, "", None, function, frozenset(other.rank for other in absent if not first_pending(other)))
+
+
+def _function_of(rank: RankEvidence) -> str:
+    """The collective in which the stack of a rank is; empty for none and for messages between two ranks."""
+    function = collective_function(rank.stack)
+    return "" if function in POINT_TO_POINT_FUNCTIONS else function
 
 
 def first_pending(rank: RankEvidence) -> dict[str, RecordedCollective]:
@@ -148,7 +155,14 @@ def first_mismatch(ranks: Sequence[RankEvidence]) -> Mismatch | None:
             if not collective.is_point_to_point:
                 calls.setdefault((collective.group, collective.sequence), {})[rank.rank] = collective
     mismatches = (_mismatch(group, sequence, entries) for (group, sequence), entries in calls.items())
-    return min((item for item in mismatches if item), key=lambda item: item.sequence, default=None)
+    earliest = min((item for item in mismatches if item), key=lambda item: item.sequence or 0, default=None)
+    return earliest if calls else _mismatch_of_stacks(ranks)
+
+
+def _mismatch_of_stacks(ranks: Sequence[RankEvidence]) -> Mismatch | None:
+    """Likewise where only the stacks show what the ranks have called, and all of them wait."""
+    labels = {rank.rank: _function_of(rank) for rank in ranks}
+    return _differing("", None, labels) if all(labels.values()) else None
 
 
 def _mismatch(group: str, sequence: int, entries: Mapping[int, RecordedCollective]) -> Mismatch | None:
@@ -157,6 +171,11 @@ def _mismatch(group: str, sequence: int, entries: Mapping[int, RecordedCollectiv
     labels = {rank: entry.name for rank, entry in entries.items()}
     if len(set(labels.values())) == 1 and next(iter(labels.values())) in _SAME_SIZES:
         labels = {rank: f"{entry.name} of {shape_text(entry)}" for rank, entry in entries.items()}
+    return _differing(group, sequence, labels)
+
+
+def _differing(group: str, sequence: int | None, labels: Mapping[int, str]) -> Mismatch | None:
+    """The mismatch of calls of which some differ."""
     distinct = sorted(set(labels.values()), key=lambda label: list(labels.values()).count(label))
     if len(distinct) < 2:
         return None
