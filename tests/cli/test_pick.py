@@ -67,6 +67,7 @@ def test_the_json_document(environment: Environment) -> None:
     assert [device["index"] for device in document["devices"]] == [2]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [

@@ -127,6 +127,7 @@ WORKLOAD = Workload("p", "P.", "", None, None, (Parameter("n", "integer", 1, "",
 ENDED = "No description: the file exited or hung while it was loaded."
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(
     ("source", "reason"),
