@@ -269,6 +269,7 @@ gpumon.commands.update(
     explain="explain:explain",
     exporter="exporter:exporter",
     fleet="fleet:fleet",
+    hang="hang:hang",
     job="job:job",
     jobs="jobs:jobs",
     man="shell_support:man",
