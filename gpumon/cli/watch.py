@@ -92,8 +92,9 @@ def watched_environment(environment: Mapping[str, str], *, has_recorder: bool = 
     metavar="SECONDS",
     help="How long to wait for the probe to answer.",
 )
+@click.option("--detach", is_flag=True, help="End the probe; the process is as before, and continues.")
 @debug_option
-def attach(pid: int, timeout: float) -> int:
+def attach(pid: int, timeout: float, detach: bool) -> int:
     """Load the probe into the running process PID, so that gpumon shows the GPU memory of its PyTorch allocator.
 
     The process must run Python 3.14 or later, and continues as before. With an older Python, start the process with
@@ -102,9 +103,14 @@ def attach(pid: int, timeout: float) -> int:
     Exits with 0 if the probe answers, 1 if it does not answer yet, 3 if it cannot be loaded.
     """
     from gpumon.probe.attach import attach as load
+    from gpumon.probe.attach import detach as unload
 
     if pid == os.getpid():
         raise click.UsageError(f"PID {pid} is gpumon itself.")
+    if detach:
+        target = unload(pid, timeout)
+        click.echo(f"No probe listens in process {pid}." if target is None else f"The probe has left {target.name}.")
+        return ExitCode.OK
     click.echo(_text(load(pid, timeout)))
     return ExitCode.OK
 
@@ -120,9 +126,9 @@ def _next_step(attached: "Attached") -> str:
     from gpumon.probe.socket_dir import candidates
 
     if attached.target.is_foreign:
-        return "Open gpumon as the user of that process and press m."
+        return "Run gpumon as the user of that process and open the Memory screen (3)."
     if attached.folder is None:
         return "The probe does not listen. It waits for the first CUDA context of the process, or has failed."
     if attached.folder not in candidates():
-        return f"Open gpumon with GPUMON_PROBE_DIR={attached.folder} and press m."
-    return "Open gpumon and press m."
+        return f"Run GPUMON_PROBE_DIR={attached.folder} gpumon memory, or gpumon why."
+    return "Next: gpumon memory, gpumon why, or the Memory screen of gpumon (3)."

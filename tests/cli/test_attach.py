@@ -94,12 +94,12 @@ def test_it_says_what_to_do_next(environment: dict[str, str], start: Start) -> N
     done = run("attach", str(process.pid), env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"The probe runs in process {process.pid} (")
-    assert done.stdout.endswith("\nOpen gpumon and press m.\n")
+    assert done.stdout.endswith("\nNext: gpumon memory, gpumon why, or the Memory screen of gpumon (3).\n")
     again = run("attach", str(process.pid), env=environment)
     assert (again.returncode, again.stderr) == (0, "")
     assert again.stdout.startswith(f"The probe already runs in process {process.pid} (")
     elsewhere = run("attach", str(process.pid), env={**environment, "GPUMON_PROBE_DIR": "/none"})
-    assert f"Open gpumon with GPUMON_PROBE_DIR={environment['GPUMON_PROBE_DIR']} and press m." in elsewhere.stdout
+    assert f"Run GPUMON_PROBE_DIR={environment['GPUMON_PROBE_DIR']} gpumon memory" in elsewhere.stdout
 
 
 @needs_python314

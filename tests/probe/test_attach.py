@@ -596,7 +596,7 @@ def follow(
     monkeypatch.setattr(ScriptDir, "outcome", lambda _: outcome)
     script_dir = ScriptDir(target)
     try:
-        return attaching._run_script(target, script_dir, seconds)
+        return attaching._run_script(target, script_dir, seconds, None)
     finally:
         shutil.rmtree(script_dir.folder)
 
@@ -646,7 +646,7 @@ def test_ctrl_c_withdraws_the_script(proc: FakeProc, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(attaching, "_wait_for_probe", interrupted)
     script_dir = ScriptDir(proc.read())
     with pytest.raises(KeyboardInterrupt):
-        attaching._run_script(proc.read(), script_dir, 1.0)
+        attaching._run_script(proc.read(), script_dir, 1.0, None)
     script_dir.close()
     assert asked == [script_dir.script, Path(os.devnull)]
 

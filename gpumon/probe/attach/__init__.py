@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from os import devnull
@@ -9,11 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.problems import CommandError
+from gpumon.probe.attach.access import Attachability, AttachState, attachability
 from gpumon.probe.attach.errors import (
     MIN_VERSION,
     disabled,
     ended,
     failed,
+    keeps_probe,
     no_temporary_folder,
     other_file_system,
     other_temporary_folder,
@@ -21,14 +24,18 @@ from gpumon.probe.attach.errors import (
     too_old,
     unreadable,
 )
-from gpumon.probe.attach.handshake import listening_in
+from gpumon.probe.attach.handshake import end_probe, listening_in
 from gpumon.probe.attach.interpreter import remote_exec
 from gpumon.probe.attach.script_dir import AttachOutcome, ScriptDir
 from gpumon.probe.attach.target import Target, read_target
 
+__all__ = ["AttachState", "Attachability", "Attached", "attach", "attachability", "detach"]
+
 _PROC_TIMEOUT_SECONDS: Final = 5.0
 _HELLO_SECONDS: Final = 0.5
 _POLL_SECONDS: Final = 0.05
+_QUIET_SECONDS: Final = 3.0
+"""After this time without an answer, `attach` reports that it waits."""
 _EMPTY_SCRIPT: Final = Path(devnull)
 
 
@@ -48,12 +55,13 @@ class Attached:
     folder: Path | None
 
 
-def attach(pid: int, timeout_seconds: float = 10.0) -> Attached:
+def attach(pid: int, timeout_seconds: float = 10.0, on_wait: Callable[[Target], None] | None = None) -> Attached:
     """Start a probe in a process, and wait until it answers.
 
     Args:
         pid: The PID in gpumon's PID namespace.
         timeout_seconds: Longest time to wait.
+        on_wait: Called once, with the process, if it has accepted the request and has not run it after 3 s.
 
     Raises:
         CommandError: The probe cannot be loaded, or does not answer yet.
@@ -73,7 +81,7 @@ def attach(pid: int, timeout_seconds: float = 10.0) -> Attached:
     try:
         if not target.sees(script_dir.script):
             raise other_temporary_folder(target, script_dir.folder.parent)
-        return _run_script(target, script_dir, timeout_seconds)
+        return _run_script(target, script_dir, timeout_seconds, on_wait)
     finally:
         script_dir.close()
 
@@ -98,10 +106,29 @@ def _read_with_timeout(pid: int) -> Target:
     return results[0]
 
 
-def _run_script(target: Target, script_dir: ScriptDir, timeout_seconds: float) -> Attached:
+def detach(pid: int, timeout_seconds: float = 10.0) -> Target | None:
+    """End the probe of a process, and wait until it has left; return the process, or None if no probe listened.
+
+    Args:
+        pid: The PID in gpumon's PID namespace.
+        timeout_seconds: Longest time to wait.
+
+    Raises:
+        CommandError: The process cannot be read, or its probe has not ended in time.
+    """
+    target = _read_with_timeout(pid)
+    has_ended = end_probe(target, timeout_seconds)
+    if has_ended is False:
+        raise keeps_probe(target, timeout_seconds)
+    return target if has_ended else None
+
+
+def _run_script(
+    target: Target, script_dir: ScriptDir, timeout_seconds: float, on_wait: Callable[[Target], None] | None
+) -> Attached:
     try:
         remote_exec(target, script_dir.script)
-        return _wait_for_probe(target, script_dir, timeout_seconds)
+        return _wait_for_probe(target, script_dir, timeout_seconds, on_wait)
     except KeyboardInterrupt:
         if script_dir.outcome() is None:
             with suppress(CommandError):
@@ -109,8 +136,11 @@ def _run_script(target: Target, script_dir: ScriptDir, timeout_seconds: float) -
         raise
 
 
-def _wait_for_probe(target: Target, script_dir: ScriptDir, timeout_seconds: float) -> Attached:
-    deadline = time.monotonic() + timeout_seconds
+def _wait_for_probe(
+    target: Target, script_dir: ScriptDir, timeout_seconds: float, on_wait: Callable[[Target], None] | None
+) -> Attached:
+    start = time.monotonic()
+    deadline = start + timeout_seconds
     while True:
         outcome = script_dir.outcome()
         attached = None if outcome is None else _attached(target, outcome)
@@ -118,6 +148,9 @@ def _wait_for_probe(target: Target, script_dir: ScriptDir, timeout_seconds: floa
             return attached
         if target.state is None:
             raise ended(target)
+        if on_wait is not None and outcome is None and time.monotonic() - start > _QUIET_SECONDS:
+            on_wait(target)
+            on_wait = None
         if time.monotonic() >= deadline:
             script_dir.stop_waiting()
             raise timed_out(target, timeout_seconds, has_run=outcome is not None)
