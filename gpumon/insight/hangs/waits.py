@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from gpumon.core.collectives import CollectiveState, RecordedCollective
@@ -79,22 +80,21 @@ def group_clause(group: str) -> str:
 
 def waits_of(ranks: Sequence[RankEvidence]) -> tuple[Wait, ...]:
     """The collectives in which ranks wait, the oldest of each rank and group."""
-    return tuple(wait for rank in ranks if not rank.exited for wait in _waits_of_rank(rank, ranks))
+    absentees = _Absentees(ranks)
+    return tuple(wait for rank in ranks if not rank.exited for wait in _waits_of_rank(rank, absentees))
 
 
-def _waits_of_rank(rank: RankEvidence, ranks: Sequence[RankEvidence]) -> Iterator[Wait]:
+def _waits_of_rank(rank: RankEvidence, absentees: "_Absentees") -> Iterator[Wait]:
     if is_elsewhere(rank):
         return
     pending = first_pending(rank)
     for collective in pending.values():
         if not collective.is_point_to_point:
-            yield Wait(
-                rank.rank, collective.group, collective.sequence, collective.name, _absent(collective, rank, ranks)
-            )
+            absent = absentees.of(collective, rank)
+            yield Wait(rank.rank, collective.group, collective.sequence, collective.name, absent)
     function = _function_of(rank)
     if function and not pending:
-        absent = (other for other in ranks if other.rank != rank.rank and not _function_of(other))
-        yield Wait(rank.rank, "", None, function, frozenset(other.rank for other in absent if not first_pending(other)))
+        yield Wait(rank.rank, "", None, function, absentees.without_wait)
 
 
 def _function_of(rank: RankEvidence) -> str:
@@ -118,19 +118,47 @@ def first_pending(rank: RankEvidence) -> dict[str, RecordedCollective]:
     return result
 
 
-def _absent(collective: RecordedCollective, rank: RankEvidence, ranks: Sequence[RankEvidence]) -> frozenset[int]:
-    """The ranks of the group that have not entered a collective."""
-    members = _members(collective.group, rank)
-    present = {other.rank: other for other in ranks}
-    absent = set()
-    for member in members or present:
-        other = present.get(member)
-        if other is None or member == rank.rank:
-            continue
-        entered = entered_sequence(other, collective.group)
-        if other.exited or (entered is not None and entered < collective.sequence):
-            absent.add(member)
-    return frozenset(absent)
+class _Absentees:
+    """Which ranks have not entered a collective; thousands of ranks that wait in the same one share the answer.
+
+    Args:
+        ranks: All ranks.
+    """
+
+    def __init__(self, ranks: Sequence[RankEvidence]) -> None:
+        self._ranks = {rank.rank: rank for rank in ranks}
+        self._known: dict[tuple[str, int, int], frozenset[int]] = {}
+
+    def of(self, collective: RecordedCollective, rank: RankEvidence) -> frozenset[int]:
+        """The ranks of the group that have not entered a collective in which a rank waits."""
+        group, sequence = collective.group, collective.sequence
+        members = _members(group, rank)
+        key = group, sequence, id(members)  # ranks of which thousands are read share the list of members
+        if key not in self._known:
+            others = ((number, self._ranks.get(number)) for number in members or self._using(group))
+            self._known[key] = frozenset(
+                number for number, other in others if other is not None and _is_absent(other, group, sequence)
+            )
+        return self._known[key]
+
+    def _using(self, group: str) -> Iterator[int]:
+        """The members of a group whose ranks are unknown: the ranks that know it; of the default group, all."""
+        for rank in self._ranks.values():
+            groups = () if rank.recording is None else rank.recording.groups
+            if not group or _DEFAULT in group or rank.exited or any(item.name == group for item in groups):
+                yield rank.rank
+
+    @cached_property
+    def without_wait(self) -> frozenset[int]:
+        """The ranks that are in no collective, by their stack and their recorder."""
+        return frozenset(
+            rank.rank for rank in self._ranks.values() if not _function_of(rank) and not first_pending(rank)
+        )
+
+
+def _is_absent(rank: RankEvidence, group: str, sequence: int) -> bool:
+    entered = entered_sequence(rank, group)
+    return rank.exited or (entered is not None and entered < sequence)
 
 
 def _members(group: str, rank: RankEvidence) -> tuple[int, ...]:
@@ -147,10 +175,8 @@ def entered_sequence(rank: RankEvidence, group: str) -> int | None:
         for collective in rank.recording.collectives
         if collective.group == group and not collective.is_point_to_point
     ]
-    if numbers:
-        return max(numbers)
     item = next((item for item in rank.recording.groups if item.name == group), None)
-    return 0 if item is None or item.last_enqueued is None else item.last_enqueued
+    return max(*numbers, 0 if item is None or item.last_enqueued is None else item.last_enqueued, 0)
 
 
 def first_mismatch(ranks: Sequence[RankEvidence]) -> Mismatch | None:
@@ -175,7 +201,8 @@ def _mismatch(group: str, sequence: int, entries: Mapping[int, RecordedCollectiv
     if all(entry.state is CollectiveState.COMPLETED for entry in entries.values()):
         return None
     labels = {rank: entry.name for rank, entry in entries.items()}
-    if len(set(labels.values())) == 1 and next(iter(labels.values())) in _SAME_SIZES:
+    has_sizes = all(entry.input_sizes for entry in entries.values())
+    if has_sizes and len(set(labels.values())) == 1 and next(iter(labels.values())) in _SAME_SIZES:
         labels = {rank: f"{entry.name} of {shape_text(entry)}" for rank, entry in entries.items()}
     return _differing(group, sequence, labels)
 
