@@ -16,6 +16,7 @@ from gpumon.core.text import safe_text
 
 if TYPE_CHECKING:
     from gpumon.probe.attach import Attached
+    from gpumon.probe.attach.target import Target
 
 SITE: Final = Path(__file__).parents[1] / "probe" / "site"
 """The folder with the ``sitecustomize`` that Python imports at its start."""
@@ -23,7 +24,7 @@ RECORDER_SIZE: Final = "2000"
 """Entries of the flight recorder: PyTorch's default since 2.13."""
 _RECORDER_VARIABLES: Final = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 """Set its size since PyTorch 2.8, and before; a newer PyTorch calls the older name deprecated, on stderr."""
-_TIMEOUT_SECONDS: Final = 10.0
+_TIMEOUT_SECONDS: Final = 60.0
 _MAX_SECONDS: Final = 3600.0
 _IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
 
@@ -93,12 +94,13 @@ def watched_environment(environment: Mapping[str, str], *, has_recorder: bool = 
     help="How long to wait for the probe to answer.",
 )
 @click.option("--detach", is_flag=True, help="End the probe; the process is as before, and continues.")
+@click.option("--verbose", is_flag=True, help="Also print how long the main thread stood still.")
 @debug_option
-def attach(pid: int, timeout: float, detach: bool) -> int:
+def attach(pid: int, timeout: float, detach: bool, verbose: bool) -> int:
     """Load the probe into the running process PID, so that gpumon shows the GPU memory of its PyTorch allocator.
 
-    The process must run Python 3.14 or later, and continues as before. With an older Python, start the process with
-    gpumon watch instead.
+    The process must run CPython 3.8 or later. Up to 3.13 its main thread stands still for about a millisecond; the
+    process continues as before. It needs no preparation and no package of gpumon.
 
     Exits with 0 if the probe answers, 1 if it does not answer yet, 3 if it cannot be loaded.
     """
@@ -111,8 +113,19 @@ def attach(pid: int, timeout: float, detach: bool) -> int:
         target = unload(pid, timeout)
         click.echo(f"No probe listens in process {pid}." if target is None else f"The probe has left {target.name}.")
         return ExitCode.OK
-    click.echo(_text(load(pid, timeout)))
+    attached = load(pid, timeout, _report_waiting)
+    click.echo(_text(attached))
+    if verbose and attached.stopped_seconds:
+        click.echo(f"The main thread stood still for {1000 * attached.stopped_seconds:.2f} ms.")
     return ExitCode.OK
+
+
+def _report_waiting(target: "Target") -> None:
+    click.echo(
+        f"{target} has accepted the probe, and its main thread has run no Python code since: waiting. Ctrl-C withdraws "
+        "the request.",
+        err=True,
+    )
 
 
 def _text(attached: "Attached") -> str:
