@@ -93,7 +93,8 @@ def load_probes(
 
 def waiting_text(target: Target) -> str:
     """That a process has accepted the probe and does not run it, and where its main thread is."""
-    return f"{target} has accepted the probe and does not run it yet: {_main_thread_text(target.pid)}"
+    place = _main_thread_text(target.pid)
+    return f"{target} has accepted the probe, and has run no Python code since: {place} Ctrl-C withdraws the request."
 
 
 def _main_thread_text(pid: int) -> str:

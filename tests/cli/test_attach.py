@@ -87,26 +87,20 @@ def test_no_such_process(environment: dict[str, str], pid: str) -> None:
     assert f"no process {pid}" in done.stderr
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python is new enough")
-def test_an_old_python(environment: dict[str, str], start: Start) -> None:
-    done = run("attach", str(start(sys.executable, FOR_EVER).pid), env=environment)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert is_one_line(done.stderr)
-    assert "gpumon watch -- " in done.stderr
-
-
-@needs_python314
 def test_it_says_what_to_do_next(environment: dict[str, str], start: Start) -> None:
-    process = start(PYTHON314, FOR_EVER)
-    done = run("attach", str(process.pid), env=environment)
+    process = start(sys.executable, FOR_EVER)
+    done = run("attach", str(process.pid), "--verbose", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"The probe runs in process {process.pid} (")
-    assert done.stdout.endswith("\nNext: gpumon memory, gpumon why, or the Memory screen of gpumon (3).\n")
+    assert "\nNext: gpumon memory, gpumon why, or the Memory screen of gpumon (3).\n" in done.stdout
+    assert ("\nThe main thread stood still for " in done.stdout) == (sys.version_info < (3, 14))
     again = run("attach", str(process.pid), env=environment)
     assert (again.returncode, again.stderr) == (0, "")
     assert again.stdout.startswith(f"The probe already runs in process {process.pid} (")
     elsewhere = run("attach", str(process.pid), env={**environment, "GPUMON_PROBE_DIR": "/none"})
     assert f"Run GPUMON_PROBE_DIR={environment['GPUMON_PROBE_DIR']} gpumon memory" in elsewhere.stdout
+    gone = run("attach", str(process.pid), "--detach", env=environment)
+    assert (gone.returncode, gone.stdout.startswith("The probe has left process")) == (0, True)
 
 
 @needs_python314

@@ -35,9 +35,7 @@ SETTLE_SECONDS: Final = 3.0
 _GRACE_SECONDS: Final = 35.0
 POLL_SECONDS: Final = 0.1
 _STACKS_SECONDS: Final = 0.5
-_NO_PROBE: Final = (
-    "Start the program with gpumon watch -- python train.py, or add a probe with gpumon attach {pid} (Python 3.14)."
-)
+_NO_PROBE: Final = "Start the program with gpumon watch -- python train.py, or add a probe with gpumon attach {pid}."
 PASSIVE: Final = "passive"
 TRACE: Final = "trace"
 OUTSIDE: Final = "outside"

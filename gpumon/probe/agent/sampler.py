@@ -205,10 +205,11 @@ class Sampler:
         except BaseException:  # the probe ends silently and the program goes on
             log_exception()
         finally:
+            if self._is_detaching:
+                self._hooks.remove()
+                self._forget()
             if not self._is_pausing:
                 self._close()
-            if self._is_detaching:
-                self._forget()
             self._has_ended.release()
 
     def _detach(self) -> None:

@@ -35,7 +35,7 @@ _is_observing = False
 
 
 def start(opens_at: str = "waiting_for_torch") -> None:
-    """Start the probe of this process, unless there is one or GPUMON_PROBE is 0.
+    """Start the probe of this process, unless GPUMON_PROBE is 0; if there is one, it opens its socket as early as said.
 
     Args:
         opens_at: When the probe opens its socket: at once, from ``cpu_only`` on (PyTorch is imported), or from
@@ -46,7 +46,10 @@ def start(opens_at: str = "waiting_for_torch") -> None:
         RuntimeError: The process cannot start a thread.
     """
     global _sampler, _has_hooks  # noqa: PLW0603 - a process has one probe
-    if os.environ.get("GPUMON_PROBE") == "0" or vars(sys).get(_MARK) == os.getpid():
+    if os.environ.get("GPUMON_PROBE") == "0":
+        return
+    if vars(sys).get(_MARK) == os.getpid():
+        _sampler.open_from(opens_at)
         return
     vars(sys)[_MARK] = os.getpid()
     _sampler = Sampler(opens_at, _observe, _forget)

@@ -14,11 +14,13 @@ from gpumon.core.procfs import read_status
 from gpumon.probe.attach.errors import (
     MIN_VERSION,
     NO_ATTACH,
+    REMOTE_EXEC_VERSION,
     disabled,
     forbidden,
     free_threaded,
     other_architecture,
     ptrace_scope,
+    shadow_stack,
     stopped,
     strict_seccomp,
     too_old,
@@ -28,8 +30,6 @@ from gpumon.probe.attach.errors import (
 from gpumon.probe.attach.handshake import listening_in
 from gpumon.probe.attach.target import RefusalError, Target, read_target
 
-REMOTE_EXEC_VERSION: Final = (3, 14)
-"""The first Python with `sys.remote_exec`, which gpumon uses from there on."""
 _CAP_SYS_PTRACE: Final = 19
 """From linux/capability.h."""
 _ELF_CLASS_64: Final = 2
@@ -76,21 +76,21 @@ def attachability(pid: int, proc: Path = Path("/proc")) -> Attachability:
         target = read_target(pid, proc)
         if listening_in(target) is not None:
             return Attachability(AttachState.PROBE, AttachState.PROBE.value, target=target)
-        check(target)
+        check_access(target)
     except CommandError as error:
         word = error.word if isinstance(error, RefusalError) else "unknown"
         return Attachability(AttachState.REFUSED, word, error.problem, target)
     return Attachability(AttachState.CAN_ATTACH, AttachState.CAN_ATTACH.value, target=target)
 
 
-def check(target: Target) -> None:
+def check_access(target: Target) -> None:
     """Check what can be known about a process before gpumon attaches to it.
 
     Raises:
         CommandError: The probe cannot be loaded into it.
     """
     version = target.named_version
-    _check_access(target)
+    _check_kernel(target)
     if target.environment().get("GPUMON_PROBE") == "0":
         raise disabled(target)
     if version is not None and version < MIN_VERSION:
@@ -106,7 +106,7 @@ def check(target: Target) -> None:
         raise untested_architecture(target, machine)
 
 
-def _check_access(target: Target) -> None:
+def _check_kernel(target: Target) -> None:
     """Check what the kernel checks before a process may be traced (ptrace(2), Documentation/admin-guide/LSM/Yama.rst).
 
     Raises:
@@ -122,6 +122,8 @@ def _check_access(target: Target) -> None:
             raise stopped(target)
         if status.get("Seccomp") == "1":
             raise strict_seccomp(target)
+        if "shstk" in status.get("x86_Thread_features", ""):
+            raise shadow_stack(target)
     if _has_ptrace_capability(target):
         if ptrace_scope(target) == NO_ATTACH:
             raise forbidden(target)

@@ -1,16 +1,19 @@
 """Why a probe cannot be loaded into a Python process: one function per cause, each with a reason and a remedy."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from gpumon.core.problems import CommandError, ProblemCode
-from gpumon.core.procfs import find_command
+from gpumon.core.procfs import find_command, read_status
 from gpumon.core.text import safe_text
 from gpumon.probe.attach.target import RefusalError, Target
 
-MIN_VERSION: Final = (3, 14)
+MIN_VERSION: Final = (3, 8)
 """The first Python into which the probe can be loaded while it runs."""
+REMOTE_EXEC_VERSION: Final = (3, 14)
+"""The first Python with `sys.remote_exec`, which gpumon uses from there on."""
 
 _ALTERNATIVES: Final = (
     "Restart the process with `gpumon watch -- COMMAND`, or add `import gpumon.probe; gpumon.probe.start()` to it."
@@ -201,7 +204,9 @@ def timed_out(target: Target, seconds: float, *, has_run: bool) -> CommandError:
             f"The main thread of {target.name} has run no Python code for {seconds:g} s, so the probe is not loaded "
             "yet. The thread may be waiting or in a long library call."
         )
-        remedy = "The probe starts as soon as the main thread runs Python code again. gpumon memory shows it then."
+        remedy = (
+            "The probe starts if the main thread runs Python code again within an hour. gpumon memory shows it then."
+        )
     return CommandError.failure(ProblemCode.UNRESPONSIVE, reason, remedy)
 
 
@@ -267,6 +272,13 @@ def _is_in_container() -> bool:
     return "KUBERNETES_SERVICE_HOST" in os.environ or any(map(os.path.exists, ("/.dockerenv", "/run/.containerenv")))
 
 
+def shadow_stack(target: Target) -> CommandError:
+    """The processor checks return addresses of the process, so that no call can be made in it."""
+    return RefusalError.because(
+        "shadow stack", ProblemCode.NOT_SUPPORTED, f"{target} runs with a shadow stack.", _ALTERNATIVES
+    )
+
+
 def free_threaded(target: Target) -> CommandError:
     """The process runs a build of Python without the GIL, before 3.14."""
     return RefusalError.because(
@@ -306,6 +318,47 @@ def traced(target: Target, tracer: int) -> CommandError:
         ProblemCode.NO_PERMISSION,
         f"{target} is traced by process {tracer} ({name}), such as a debugger, strace or another gpumon.",
         "Run gpumon attach again when that has ended.",
+    )
+
+
+def denied(target: Target) -> CommandError:
+    """The kernel does not let gpumon trace the process."""
+    with suppress(OSError, KeyError, ValueError):
+        tracer = int(read_status(target.proc / str(target.pid))["TracerPid"])
+        if tracer:
+            return traced(target, tracer)
+    return forbidden(target)
+
+
+def no_python(target: Target) -> CommandError:
+    """The process has no CPython whose functions can be found."""
+    return RefusalError.because(
+        "no symbols",
+        ProblemCode.NOT_SUPPORTED,
+        f"{target} has no CPython with dynamic symbols: a static build, a stripped one, or another Python.",
+        _ALTERNATIVES,
+    )
+
+
+def not_now(target: Target, reason: str) -> CommandError:
+    """The main thread is where it must not be used, and was not used.
+
+    Args:
+        target: The process.
+        reason: Why, as a clause.
+    """
+    return RefusalError.because(
+        "not now", ProblemCode.UNRESPONSIVE, f"{target} stays as it is: {reason}.", "Run gpumon attach again."
+    )
+
+
+def not_stopped(target: Target) -> CommandError:
+    """The main thread does not return from the kernel, or this host is overloaded."""
+    return RefusalError.because(
+        "in the kernel",
+        ProblemCode.UNRESPONSIVE,
+        f"The main thread of {target.name} does not return from the kernel or from a lock, so it stays as it is.",
+        "Run gpumon attach again when it does; a driver call or an overloaded host may delay it.",
     )
 
 
