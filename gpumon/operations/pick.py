@@ -18,7 +18,7 @@ from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.topology import PathLevel, Topology
 from gpumon.core.units import bytes_text, duration_text
-from gpumon.operations.device_selection import select_devices
+from gpumon.operations.device_selection import select_devices, with_instances
 from gpumon.operations.frame_source import live_frames
 from gpumon.operations.pick_reservations import ProcessStart, Reservation, locked_reservations, reserve
 from gpumon.operations.run_target import is_split
@@ -102,17 +102,13 @@ class Picker:
             CommandError: Too few devices fit; the reason names who holds them.
         """
         chosen = select_devices(self._request.devices, frame.devices)
+        devices = with_instances(chosen, frame.devices)
         for device in frame.devices:
             self._free.setdefault(device.key, FreeCheck()).add(device)
-        for device in chosen:
+        for device in devices:
             self._idle.setdefault(device.key, IdleTime()).add(
                 frame.monotonic_seconds, is_idle(device), 3 * frame.interval_seconds
             )
-        devices = [
-            instance
-            for device in chosen
-            for instance in ([other for other in frame.devices if _is_part(other, device)] or [device])
-        ]
         fitting = [item for item in self._candidates(devices, (), frame) if not item.refusal]
         if self._request.number > 1 and len(fitting) > self._request.number and self._topology is None:
             self._topology = self._topology_or_empty()  # before the lock, because it takes a moment
@@ -206,10 +202,6 @@ def _weight(topology: Topology, one: int, other: int) -> int:
     if pair.nvlinks:
         return _NVLINK_WEIGHT * pair.nvlinks
     return 0 if pair.level is None else PathLevel.SYS.distance - pair.level.distance
-
-
-def _is_part(device: Device, gpu: Device) -> bool:
-    return device.instance is not None and gpu.instance is None and device.instance.parent == gpu.key
 
 
 def _held_by(device: Device) -> str:

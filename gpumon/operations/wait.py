@@ -8,7 +8,7 @@ from gpumon.core.device_use import FreeCheck
 from gpumon.core.model import Device, Frame
 from gpumon.core.problems import CommandError, ExitCode
 from gpumon.core.units import age_text
-from gpumon.operations.device_selection import select_devices
+from gpumon.operations.device_selection import select_devices, with_instances
 from gpumon.operations.pick_reservations import ProcessStart
 
 _POLL_SECONDS: Final = 0.2
@@ -55,7 +55,7 @@ def utilization_below(percent: float) -> Condition:
 
 
 class GpuWatch:
-    """Whether every condition holds for every named GPU, and since when.
+    """Whether every condition holds for every named GPU, or each of its MIG instances, and since when.
 
     Args:
         text: The GPUs, as `select_devices` reads them.
@@ -78,7 +78,7 @@ class GpuWatch:
         if not frame.devices and frame.problems:
             self._since = None
             raise CommandError(next(iter(frame.problems.values())), ExitCode.MISSING_PREREQUISITE)
-        devices = select_devices(self._text, frame.devices)
+        devices = with_instances(select_devices(self._text, frame.devices), frame.devices)
         if not all(self._is_true(frame, device) for device in devices):
             self._since = None
             return None
