@@ -42,12 +42,12 @@ _PERCENT: Final = 100.0
 _PANEL_GAP: Final = 2
 _LOAD_STEPS: Final = (Role.LOAD_LOW, Role.LOAD_MEDIUM, Role.LOAD_HIGH)
 """Colors of the utilization by its height."""
-_SHORTEST_SECONDS: Final = 60.0
+MIN_AXIS_SECONDS: Final = 60.0
 _MIN_FILLED_SHARE: Final = 2 / 3
 _STRIP_SHARE: Final = 4
 _MIN_STRIP_ROWS: Final = 2
 _MIN_HEIGHT_FOR_STRIP: Final = 6
-"""The memory has a strip of its own, a quarter of the rows, in a chart that is not lower."""
+"""The memory has its own strip, a quarter of the rows, in a chart that is not lower."""
 _ACTIVITY: Final = (
     ("SM", "sm_activity_percent"),
     ("tensor", "tensor_activity_percent"),
@@ -129,7 +129,7 @@ def chart_axis(row: DeviceRow, store: Store, columns: int) -> ChartAxis:
     if history is not None and frame is not None and history.timeline.first_seconds is not None:
         known = frame.monotonic_seconds - history.timeline.first_seconds
         interval = max(frame.interval_seconds, frame.sweep.seconds or 0.0)
-    cells = max(1, round(columns / _SHORTEST_SECONDS))
+    cells = max(1, round(columns / MIN_AXIS_SECONDS))
     axes = [ChartAxis(columns, 1.0, number) for number in range(cells, 0, -1)]
     axes += [ChartAxis(columns, seconds, 1) for seconds in (2.0, 3.0, BUCKET_SECONDS)]
     possible = [axis for axis in axes if axis.bucket_seconds >= interval] or axes[-1:]

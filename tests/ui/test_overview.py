@@ -10,6 +10,7 @@ from textual.widgets import TextArea
 
 from gpumon.core.model import DeviceState
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.widgets.line_table import LineTable
 from tests import builders
 from tests.frames import NO_DRIVER, machine, troubled
@@ -279,6 +280,30 @@ async def test_many_gpus_are_a_map_in_which_one_is_selected() -> None:
         await pilot.press("v", "enter")
         await pilot.pause()
         assert "GPU 16" in screen_text(app)
+
+
+async def test_a_map_over_time_compares_the_gpus() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        for second in range(0, 80, 4):
+            busy = builders.device(0, readings={"utilization_gpu_percent": 100.0 * (second < 40)})
+            idle = builders.device(1, readings={"utilization_gpu_percent": 0.0})
+            stream.put(later(builders.frame(devices=(busy, idle), interval_seconds=4.0), float(second)))
+        await pilot.press("v")
+        await pilot.pause()
+        shown = screen_text(app)
+        assert "GPU utilization of 2 GPUs over time" in shown
+        assert re.search(r"▸0 +█{10}·{10} +0%", shown)
+        assert re.search(r" 1 +·{20} +0%", shown)
+        await pilot.press("down", "s")
+        await pilot.pause()
+        assert re.search(r"▸1 .*–", screen_text(app))
+        assert isinstance(app.screen, ViewScreen)
+        assert app.screen.demand.device_keys == {busy.key, idle.key}, "SM activity is read on demand"
+        await pilot.press("v")
+        await pilot.pause()
+        assert app.screen.query_one("#devices", LineTable).cursor == 1
 
 
 # Without colors
