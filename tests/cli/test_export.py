@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -115,22 +114,9 @@ def test_all_metrics_and_standard_input(recording: Path, nvml_mock: NvmlMock) ->
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 12)
 
 
-def test_a_damaged_recording_is_exported_up_to_the_damage(recording: Path, nvml_mock: NvmlMock) -> None:
-    recording.write_text(recording.read_text() + '{"schema": 1, "torn')
-    done = run("export", str(recording), "--metrics", "power_watts", env=nvml_mock.environment_without_library())
-    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1 + 2 * SECONDS)
-    assert "damaged" in done.stderr
-
-
 @pytest.mark.parametrize("arguments", [["--since", "yesterday"], ["--since", ""]])
 def test_an_invalid_start_is_reported(recording: Path, nvml_mock: NvmlMock, arguments: list[str]) -> None:
     done = run("export", str(recording), *arguments, env=nvml_mock.environment_without_library())
-    assert done.returncode == ExitCode.USAGE
-    assert is_one_line(done.stderr)
-
-
-def test_a_missing_file_is_reported(tmp_path: Path, nvml_mock: NvmlMock) -> None:
-    done = run("export", str(tmp_path / "none"), env=nvml_mock.environment_without_library())
     assert done.returncode == ExitCode.USAGE
     assert is_one_line(done.stderr)
 
@@ -169,27 +155,9 @@ def test_replay_begins_there(recording: Path) -> None:
         open_replay_since(Path("-"), 1.0, parse_since("5m"))
 
 
-@pytest.mark.parametrize("value", ["10s", "8d", "long"])
-def test_history_is_bounded(nvml_mock: NvmlMock, value: str) -> None:
-    environment = nvml_mock.environment_without_library()
-    done = run("--history", value, "status", env=environment)
-    assert done.returncode == ExitCode.USAGE
-    done = run("demo", env={**environment, "GPUMON_HISTORY": value})
-    assert done.returncode == ExitCode.USAGE
-    assert "GPUMON_HISTORY" not in done.stderr, "an error, not a warning"
-
-
 def test_every_screen_has_the_history_option() -> None:
     def has_history(command: click.Command) -> bool:
         return "history" in {parameter.name for parameter in command.params}
 
     assert {name for name, command in commands.commands.items() if has_history(command)} == {"demo", "fleet", "replay"}
     assert has_history(commands)
-
-
-@pytest.mark.parametrize("command", ["export", "explain"])
-def test_a_pipe_without_a_writer_ends_in_a_sentence(command: str, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    done = run(command, str(tmp_path / "pipe"), env=os.environ)
-    assert done.returncode == ExitCode.USAGE
-    assert "pipe cannot be read: no process writes to this pipe." in done.stderr

@@ -1,6 +1,5 @@
 """`gpumon run` and `gpumon workloads` as scripts and users run them, with real processes and a fake torch."""
 
-import fcntl
 import json
 import os
 import pty
@@ -136,39 +135,6 @@ def test_the_verdict_determines_the_exit_code(
     done = run("run", "count", "--device", "cpu", "--json", *sets, env=environment)
     assert done.returncode == code
     assert of_kind("result", events(done.stdout))[0]["verdict"] == verdict
-
-
-def test_users_get_a_table_and_a_sentence(environment: Environment) -> None:
-    done = run("run", "count", "--device", "cpu", env=environment)
-    assert done.returncode == 0
-    assert re.search(r"^count +3 steps +1000 \(a thousand\) +0\.3 % +3$", done.stdout, re.MULTILINE)
-    assert done.stdout.rstrip().endswith("count: ok. Counted.")
-    assert "\x1b" not in done.stdout + done.stderr
-
-
-def test_a_second_run_is_compared_with_the_first(environment: Environment) -> None:
-    for _ in range(2):
-        done = run("run", "count", "--device", "cpu", env=environment)
-    assert "+0.0 %" in done.stdout
-    kept = Path(environment["XDG_STATE_HOME"], "gpumon", "results.jsonl").read_text().splitlines()
-    assert [json.loads(line)["workload"] for line in kept] == ["count", "count"]
-
-
-@pytest.mark.long
-def test_a_locked_file_and_a_pipe_in_its_place_do_not_stop_the_run(environment: Environment, tmp_path: Path) -> None:
-    file = tmp_path / "state" / "gpumon" / "results.jsonl"
-    file.parent.mkdir(parents=True)
-    with file.open("w") as locked:
-        fcntl.flock(locked, fcntl.LOCK_EX)
-        done = run("run", "count", "--device", "cpu", env=environment)
-    assert done.returncode == 0
-    assert f"The result could not be saved to {file}: another process has locked it for 3 s." in done.stderr
-    file.unlink()
-    os.mkfifo(file)
-    done = run("run", "count", "--device", "cpu", "--json", env=environment)
-    assert done.returncode == 0
-    assert is_one_line(done.stderr)
-    assert f"The result could not be saved to {file}: it is not a regular file." in done.stderr
 
 
 @pytest.mark.sampled(2)
@@ -397,11 +363,6 @@ def test_duration_ends_a_workload_without_that_parameter(environment: Environmen
     assert time.monotonic() - began < 25
     assert done.returncode == 1
     assert "longer than its limit of 1 s" in of_kind("result", events(done.stdout))[0]["why"]
-
-
-def test_a_duration_has_a_unit(environment: Environment) -> None:
-    argv = ("run", "count", "--device", "cpu", "--set", "count=3", "--duration", "1h", "--json")
-    assert run(*argv, env=environment).returncode == 0
 
 
 def test_the_list_contains_parameters_and_broken_files(environment: Environment) -> None:

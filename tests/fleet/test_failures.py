@@ -57,13 +57,6 @@ def test_a_good_answer(good: Respond) -> None:
     assert fake.headers[0]["Authorization"] == "Bearer secret"
 
 
-@pytest.mark.parametrize("spaces", [(",", ":"), (", ", ": ")])
-def test_json_may_have_spaces(spaces: tuple[str, str]) -> None:
-    text = json.dumps(json.loads(answer(HOSTS, time.time())), separators=spaces).replace('"result": [', '"result":[')
-    with serving(body(text.encode())) as fake:
-        assert len(read_snapshot(PrometheusAddress(fake.url)).gpus) == 2
-
-
 def test_gzip(good: Respond) -> None:
     with serving(body(gzip.compress(answer(HOSTS, time.time())), Content_Encoding="gzip")) as fake:
         assert len(read_snapshot(PrometheusAddress(fake.url)).gpus) == 2
@@ -140,14 +133,6 @@ def drip_to_one(server: socket.socket) -> None:
         for piece in b"HTTP/1.1 200 " + b"x" * 90:
             connection.send(bytes([piece]))
             time.sleep(0.05)
-
-
-def test_a_name_server_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.3)
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(2))
-    began = time.monotonic()
-    assert "has not completed its answer within 0.3 s" in failure("http://prometheus.invalid")
-    assert time.monotonic() - began < 1.0
 
 
 def test_refused_access() -> None:
@@ -271,14 +256,6 @@ def test_tls(secure: FakePrometheus, certificate: Path) -> None:
     assert len(read_snapshot(mutual).gpus) == 2
     assert "cannot be used for TLS" in failure(secure.url, ca_file="/nonexistent")
     assert "cannot be used for TLS" in failure(secure.url, certificate_file="/etc/hostname")
-
-
-@needs_openssl
-def test_an_encrypted_key_asks_nothing(secure: FakePrometheus, certificate: Path, tmp_path: Path) -> None:
-    key = tmp_path / "key.pem"
-    command = ["openssl", "rsa", "-aes128", "-passout", "pass:hunter2", "-in", str(certificate), "-out", str(key)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
-    assert "cannot be used for TLS" in failure(secure.url, certificate_file=str(certificate), key_file=str(key))
 
 
 def test_plain_http_where_tls_is_expected(good: Respond) -> None:

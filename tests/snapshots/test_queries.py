@@ -162,23 +162,9 @@ def test_the_trace_of_no_history(layers: Snapshot, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_trace_where_nothing_can_be_written(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="cannot be written"):
-        perfetto.save(loaded(real_bytes()), tmp_path / "none" / "trace.json")
-
-
 def test_failed_allocations_are_in_the_trace_and_in_the_document() -> None:
     oom = {"action": "oom", "device_free": 77, "size": 5 << 30, "time_us": 8, "frames": []}
     snapshot = loaded({"segments": [], "device_traces": [[event("alloc", 0, 10, "a", time_us=5), oom]]})
     assert [event["name"] for event in perfetto.trace_events(snapshot)].count("out of memory") == 1
     (result,) = snapshot_document(snapshot, 5)["devices"][0]["history"]["ooms"]
     assert (result["requested_bytes"], result["free_bytes"]) == (5 << 30, 77)
-
-
-def test_slices_of_two_devices_are_not_taken_for_each_other() -> None:
-    traces = [[event("alloc", 1, 100 + device, "f", time_us=7)] for device in range(2)]
-    events = list(perfetto.trace_events(loaded({"segments": [], "device_traces": traces}, 5)))
-    assert all({"ph", "pid"} <= event.keys() and (event["ph"] == "M" or event["ts"] >= 0) for event in events)
-    starts = [(event["id"], event["pid"]) for event in events if event["ph"] == "b"]
-    assert starts == [(event["id"], event["pid"]) for event in events if event["ph"] == "e"]
-    assert len({name for name, _ in starts}) == 2

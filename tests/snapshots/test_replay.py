@@ -1,17 +1,15 @@
 """The replay of a history: levels, the peak and its stacks, wherever the history starts and ends."""
 
-import pickle
-from collections import Counter
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.snapshots.model import Amount, DeviceMemory, Snapshot
+from gpumon.snapshots.model import Amount, Snapshot
 from gpumon.snapshots.replay import COLUMNS
 from gpumon.snapshots.stack_tree import Measure
-from tests.snapshots.files import block, device_of, event, loaded, real_bytes, segment
+from tests.snapshots.files import block, device_of, event, loaded, segment
 
 EARLIER = "allocated before the history began"
 
@@ -80,13 +78,6 @@ def test_a_ring_that_begins_in_the_middle() -> None:
         "new": Amount(50, 1),
     }
     assert names(snapshot, Measure.NOW) == {"kept": Amount(100, 1), "new": Amount(110, 2)}
-
-
-def test_an_older_block_without_a_stack() -> None:
-    traces = timed(event("alloc", 5000, 50, "new"))
-    snapshot = loaded({"segments": [segment(block(0, 100), block(5000, 50))], "device_traces": traces})
-    assert names(snapshot, Measure.NOW) == {EARLIER: Amount(100, 1), "new": Amount(50, 1)}
-    assert names(snapshot, Measure.PEAK) == names(snapshot, Measure.NOW)
 
 
 def test_an_address_that_is_used_again() -> None:
@@ -220,28 +211,6 @@ def test_levels_add_up(steps: list[tuple[int, int]]) -> None:
         assert len(series) == COLUMNS
         assert (series[-1].mean, max(item.high for item in series)) == (levels[-1], max(levels))
         assert all(item.low <= item.mean <= item.high for item in series)
-
-
-def test_the_real_one_against_a_plain_count() -> None:
-    trace = pickle.loads(real_bytes())["device_traces"][0]
-    level, peak, alive, at_peak = 4_194_304, 0, {}, Counter[str]()
-    for item in trace:
-        if item["action"] == "alloc":
-            level += item["size"]
-            alive[item["addr"]] = item
-            if level > peak:
-                peak, at_peak = level, Counter[str]()
-                for one in alive.values():
-                    at_peak[one["frames"][0]["name"] if one["frames"] else "no stack was recorded"] += one["size"]
-        elif item["action"] == "free_requested":
-            level -= item["size"]
-            del alive[item["addr"]]
-    snapshot = loaded(real_bytes())
-    device: DeviceMemory = snapshot.devices[0]
-    assert device.history is not None
-    assert device.history.peak.bytes == peak
-    result = {name: amount.bytes for name, amount in names(snapshot, Measure.PEAK).items()}
-    assert result == {**at_peak, EARLIER: 4_194_304}
 
 
 def test_the_largest_allocations() -> None:

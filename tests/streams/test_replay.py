@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from gpumon.core.frames import encode
-from gpumon.core.inbox import INBOX_SIZE
 from gpumon.core.model import DeviceEvent, Frame
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.store import HISTORY_BUCKETS, Store
@@ -20,7 +19,7 @@ from gpumon.session.frame_session import FrameSession
 from gpumon.streams import replay
 from gpumon.streams.base import Arrival, Discontinuity, Seekable, Stream
 from gpumon.streams.pipe import PipeStream
-from gpumon.streams.replay import MAX_FRAME_GAP_SECONDS, ReplayStream, demo_path, open_replay
+from gpumon.streams.replay import MAX_FRAME_GAP_SECONDS, ReplayStream, open_replay
 from tests.builders import device, frame
 
 FAST = 1e6
@@ -188,17 +187,6 @@ def test_it_stays_on_the_last_frame_and_can_be_moved_back(play: Start) -> None:
     assert result == [None, *(100.0 + place for place in range(10))]
 
 
-@pytest.mark.long
-def test_many_frames_a_second_never_overflow_the_inbox(play: Start) -> None:
-    stream = play(series(9000, step=0.1), paused=True)
-    stream.seek(850.0)
-    wait_until(lambda: stream.position.seconds == pytest.approx(850.0) and bool(stream.inbox.arrived.is_set()))
-    result = times(take(stream, lambda taken: bool(taken) and times(taken)[-1] == pytest.approx(950.0)))
-    assert len(result) <= INBOX_SIZE
-    assert stream.inbox.lost == 0
-    assert result[result.index(None) + 1] == pytest.approx(950.0 - replay.STRIP_SECONDS, abs=0.2)
-
-
 def test_histories_are_full_after_a_move(play: Start) -> None:
     frames = [frame(monotonic_seconds=100.0 + place, devices=(device(),)) for place in range(0, 900, 2)]
     stream = play(frames, paused=True)
@@ -219,14 +207,6 @@ def test_only_the_last_of_many_moves_counts(play: Start) -> None:
         stream.seek(float(target))
     take(stream, lambda taken: bool(taken) and times(taken)[-1] == 996.0)
     wait_until(lambda: stream.position.seconds == 896.0)
-
-
-def test_repeating_it_starts_over_and_time_goes_on(play: Start) -> None:
-    stream = play(series(3), speed=1000.0, repeat=True)
-    result = times(take(stream, lambda taken: len(taken) >= 8))
-    assert result[:8] == [100.0, 101.0, 102.0, 103.0, 104.0, 105.0, 106.0, 107.0]
-    assert not stream.position.ended
-    assert (stream.position.duration_seconds, stream.position.seconds <= 2) == (2.0, True)
 
 
 def test_a_recording_of_one_frame_repeats_in_its_interval(play: Start) -> None:
@@ -339,13 +319,6 @@ def test_a_pipe_with_a_name_is_played_but_not_moved_in(tmp_path: Path) -> None:
     stream.close()
 
 
-def test_closing_does_not_wait(play: Start, tmp_path: Path) -> None:
-    started = time.monotonic()
-    play(series(10), speed=0.001).close()
-    ReplayStream(tmp_path / "day.jsonl.gz").close()
-    assert time.monotonic() - started < 5
-
-
 def test_a_pipe_tells_its_frames_its_damage_and_its_end() -> None:
     reading, writing = os.pipe()
     stream = PipeStream(reading, "box")
@@ -374,27 +347,11 @@ def test_a_pipe_without_a_frame_says_so(data: bytes) -> None:
     assert "before its first frame" in str(stream.problem)
 
 
-def test_a_compressed_pipe_is_read() -> None:
-    reading, writing = os.pipe()
-    stream = PipeStream(reading, "box")
-    stream.start()
-    os.write(writing, gzip.compress(text(series(5))))
-    os.close(writing)
-    assert take(stream, lambda taken: len(taken) == 5) == series(5)
-
-
 def test_a_file_that_is_no_recording_is_refused_before_anything_is_shown(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(CommandError) as caught:
             open_replay(path, 1.0)
         assert caught.value.exit_code is ExitCode.USAGE
-
-
-def test_a_missing_demo_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(replay, "DEMO", tmp_path / "none")
-    with pytest.raises(CommandError) as caught:
-        demo_path()
-    assert caught.value.exit_code is ExitCode.MISSING_PREREQUISITE
 
 
 FROM_INPUT = """
@@ -438,14 +395,6 @@ def test_frames_on_standard_input_leave_the_terminal_for_keys(tmp_path: Path, so
     code, said = run_on_terminal(f"{place} {program}" if source.endswith("|") else f"{program} {place}")
     assert code == 0, said
     assert f"{kind} 100.0 True typed" in said
-
-
-def test_the_terminal_itself_is_no_source(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(FROM_INPUT)
-    for redirected, reason in [("", "is a terminal"), (" <&-", "is closed")]:
-        code, said = run_on_terminal(f"{sys.executable} {tmp_path / 'program.py'}{redirected}")
-        assert code == ExitCode.USAGE
-        assert f"Standard input {reason}" in said
 
 
 def test_without_a_terminal_there_are_no_keys() -> None:
