@@ -19,7 +19,6 @@ from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.text_lines import TextLines
 from tests import builders
-from tests.frames import HOSTILE, hostile
 from tests.ui.fakes import FakeLive, FakeRecording, Refreshes, app_on, screen_lines, screen_text
 from tests.ui.test_snapshots import Compare
 
@@ -299,19 +298,6 @@ async def test_every_size(size: tuple[int, int]) -> None:
         assert isinstance(app.screen, DeviceScreen)
 
 
-async def test_hostile_text_is_inert() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 50)) as pilot:
-        stream.put(hostile())
-        await opened(app, pilot)
-        app.session.store.mark(next(iter(app.session.store._histories)), HOSTILE[:6])
-        stream.put(hostile())
-        await pilot.pause()
-        assert "\x1b" not in screen_text(app)
-        assert "[bold red]" in screen_text(app)
-
-
 async def test_a_gpu_without_a_past_and_one_that_left() -> None:
     stream = FakeLive()
     app = app_on(stream)
@@ -337,14 +323,3 @@ def test_picture_of_a_gpu(snap_compare: Compare, size: tuple[int, int], theme: s
         await pilot.pause()
 
     assert snap_compare(app_on(stream, theme), terminal_size=size, run_before=press)
-
-
-def test_picture_of_the_choice_of_metrics(snap_compare: Compare) -> None:
-    stream = FakeLive()
-    filled(stream, 60)
-
-    async def press(pilot: Pilot[Any]) -> None:
-        await pilot.press("enter", "c")
-        await pilot.pause()
-
-    assert snap_compare(app_on(stream), terminal_size=(100, 30), run_before=press)

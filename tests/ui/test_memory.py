@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from gpumon.core.allocator import EmptyCacheResult, ProbeState
+from gpumon.core.allocator import ProbeState
 from gpumon.core.model import Device, Switch
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.operations.torch_processes import GpuOwners, owners_of
@@ -20,7 +20,7 @@ from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.text_lines import TextLines
 from tests import builders
 from tests.frames import HOSTILE
-from tests.ui.fakes import FakeLive, FakeRecording, Refreshes, app_on, screen_lines, screen_text
+from tests.ui.fakes import FakeLive, Refreshes, app_on, screen_lines, screen_text
 from tests.ui.probing import BEGAN, GIB, PID, FakeWatcher, gpu, moment, probe, segments, silent, statistics
 from tests.ui.test_snapshots import Compare
 from tests.ui.training import SECONDS, Training, put_cursor, rows_of
@@ -203,19 +203,6 @@ async def test_without_a_probe_it_says_how_to_have_one(training: Training) -> No
         await training.press(pilot)
         for words in ("gpumon watch -- python train.py", "import gpumon.probe; gpumon.probe.start()", "attach PID"):
             assert words in screen_text(training.app)
-
-
-async def test_a_recording_says_that_it_knows_nothing_of_pytorch(watcher: FakeWatcher) -> None:
-    stream = FakeRecording()
-    app = app_on(stream)
-    async with app.run_test(size=(100, 30)) as pilot:
-        stream.put(moment(0.0))
-        await pilot.pause(0.4)
-        await pilot.press("m")
-        await pilot.pause()
-        assert "statistics require gpumon on the same host" in screen_text(app)
-        assert "▒ PID 4000" in screen_text(app)
-    assert watcher.started == 0
 
 
 @pytest.mark.sampled(1)
@@ -406,17 +393,3 @@ def test_picture_of_a_gpu_without_a_probe(snap_compare: Compare, size: tuple[int
 def test_picture_of_the_segments(snap_compare: Compare, training: Training, size: tuple[int, int]) -> None:
     app, press = pictured(training, "enter", answer=SegmentMap(segments(), is_cut=False, seconds=0.008))
     assert snap_compare(app, terminal_size=size, run_before=press)
-
-
-@pytest.mark.long
-def test_picture_of_the_question(snap_compare: Compare, training: Training) -> None:
-    app, press = pictured(training, "E")
-    assert snap_compare(app, terminal_size=(80, 24), run_before=press)
-
-
-@pytest.mark.long
-def test_picture_of_what_came_back(snap_compare: Compare, training: Training) -> None:
-    before = statistics(reserved_bytes=60 * GIB)
-    after = statistics(reserved_bytes=48 * GIB)
-    app, press = pictured(training, "E", "tab", "enter", answer=EmptyCacheResult((before,), (after,), 0.31))
-    assert snap_compare(app, terminal_size=(80, 24), run_before=press)

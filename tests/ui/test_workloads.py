@@ -29,7 +29,7 @@ from gpumon.workload_runs.interpreter import Interpreter
 from gpumon.workload_runs.protocol import VerdictKind
 from gpumon.workload_runs.supervised_run import RunEnded
 from tests import builders, runs
-from tests.frames import HOSTILE, machine
+from tests.frames import machine
 from tests.ui.fakes import FakeLive, FakeRecording, FakeStream, Refreshes, app_on, screen_text, seen, until
 
 PATIENCE_SECONDS = 15.0
@@ -323,20 +323,6 @@ async def test_runs_are_opened_and_stopped_from_the_table() -> None:
         await seen(pilot, "STOPPING")
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.usefixtures("shelf")
-@pytest.mark.parametrize("verdict", ["ok", "warn", "fail", "cancelled"])
-async def test_every_verdict_can_be_read(verdict: str) -> None:
-    app = app_on(FakeLive())
-    app.session.workloads.registry.runs = [runs.ended_run(verdict)]
-    async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("5")
-        assert verdict.upper() in screen_text(app)
-        assert "+1.2 %" in screen_text(app)
-        await pilot.press("tab", "enter")
-        assert f"{verdict.upper()}  " in screen_text(app)
-
-
 # The form
 
 
@@ -498,17 +484,6 @@ async def test_it_asks_before_it_works_beside_others(keys: list[str], begins: bo
         assert entry.is_stopping is not begins
 
 
-async def test_the_question_is_inert_to_hostile_text() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    process = builders.process(4000, user=HOSTILE, command=HOSTILE)
-    async with app.run_test(size=(100, 40)) as pilot:
-        await app_that_asks(pilot, stream, builders.frame(devices=(builders.device(0, processes=(process,)),)))
-        await until(pilot, lambda: isinstance(app.screen, ConfirmStartDialog), "the question")
-        assert "[/] [bold red]x[/bold]" in screen_text(app)
-        assert "\x1b" not in screen_text(app)
-
-
 # The run
 
 
@@ -565,30 +540,6 @@ async def test_the_code_is_shown_before_a_workload_runs(monkeypatch: pytest.Monk
         await pilot.press("down", "v")
         assert isinstance(app.screen, WorkloadsScreen)
         assert [notice.message for notice in app._notifications] == ["Its file names no code to show."]
-
-
-@pytest.mark.usefixtures("shelf")
-async def test_a_run_on_the_cpu_has_no_memory_summary() -> None:
-    app = app_on(FakeLive())
-    app.session.workloads.registry.runs = [runs.live_run(gpu=None)]
-    async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.press("5", "tab", "enter", "v", "v")
-        assert isinstance(app.screen, RunScreen)
-        assert "256 MiB of host memory" in screen_text(app)
-
-
-@pytest.mark.usefixtures("shelf")
-async def test_errors_are_told_with_their_class() -> None:
-    app = app_on(FakeLive())
-    entry = runs.live_run(3)
-    runs.report_error(entry, "OutOfMemoryError", HOSTILE, expected=True)
-    runs.report_error(entry, "RuntimeError", "sticky")
-    app.session.workloads.registry.runs = [entry]
-    async with app.run_test(size=(100, 50)) as pilot:
-        await pilot.press("5", "tab", "enter")
-        text = screen_text(app)
-        assert "OutOfMemoryError (expected: the workload demonstrates it)" in text
-        assert "! RuntimeError" in text
 
 
 @pytest.mark.usefixtures("shelf")
@@ -708,16 +659,3 @@ def test_pictures(snap_compare: Compare, screen: str, size: tuple[int, int]) -> 
         await pilot.pause()
 
     assert snap_compare(app, terminal_size=size, run_before=press)
-
-
-def test_picture_of_the_question(snap_compare: Compare) -> None:
-    app = pictured()
-
-    async def ask(pilot: Pilot[Any]) -> None:
-        waiting = runs.new_run()
-        runs.send_plan(waiting)
-        app.session.workloads.registry.runs = [waiting]
-        app.post_message(RunsChanged())
-        await until(pilot, lambda: isinstance(app.screen, ConfirmStartDialog), "the question")
-
-    assert snap_compare(app, terminal_size=(80, 24), run_before=ask)
