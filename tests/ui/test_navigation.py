@@ -89,20 +89,6 @@ async def test_a_click_on_a_tab_opens_its_screen(width: int) -> None:
             assert tab.name == app.screen.TAB
 
 
-async def test_the_demo_begins_and_ends_on_the_overview() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await shown(pilot, stream)
-        await pilot.press("enter", "d")
-        await pilot.pause()
-        assert kinds(app) == [OverviewScreen]
-        await pilot.press("6", "d")
-        await pilot.pause()
-        assert kinds(app) == [OverviewScreen]
-        assert app.session.stream is stream
-
-
 # The next GPU
 
 
@@ -142,18 +128,6 @@ async def test_brackets_on_a_process_show_it_on_its_other_gpus() -> None:
             assert f"PID 7 on GPU {number}" in screen_lines(app)[1]
 
 
-async def test_with_one_gpu_there_is_no_key_for_the_next() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(160, 40)) as pilot:
-        await shown(pilot, stream, gpus=1)
-        assert "[ ] GPU" not in screen_lines(app)[-1]
-        await shown(pilot, stream, gpus=2)
-        assert "[ ] GPU" in screen_lines(app)[-1]
-        await pilot.press("5")
-        assert "[ ] GPU" not in screen_lines(app)[-1], "no GPU is shown"
-
-
 # Quit
 
 
@@ -185,15 +159,6 @@ async def test_a_confirmed_question_quits(keys: list[str]) -> None:
         assert app._exit
 
 
-async def test_q_quits_at_once_when_runs_have_ended() -> None:
-    app = app_on(FakeLive())
-    app.session.workloads.registry.runs = [runs.ended_run()]
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("q")
-        await pilot.pause()
-        assert app._exit
-
-
 # Copy
 
 
@@ -213,14 +178,6 @@ async def test_y_copies_the_row_or_the_text() -> None:
         assert "! a warning [/] of torch" in app.clipboard, "the log in full"
         await pilot.press("escape", "y")
         assert "Live" in app.clipboard, "the text of a run"
-
-
-async def test_an_empty_table_has_nothing_to_copy() -> None:
-    app = app_on(FakeLive())
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await pilot.press("y")
-        assert [notice.message for notice in app._notifications] == ["Nothing to copy."]
-        assert app.clipboard == ""
 
 
 # The user's keys

@@ -204,14 +204,6 @@ async def test_search_and_leave_it() -> None:
         assert rows(app) == everything
 
 
-async def test_search_for_nothing_that_is_there() -> None:
-    app = shown(real())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("slash", *"[/nowhere]", "enter", "enter", "left", "right")
-        assert rows(app) == []
-        assert "0 stacks" in screen_text(app)
-
-
 async def test_devices() -> None:
     app = shown(made())
     async with app.run_test(size=(120, 40)) as pilot:
@@ -230,13 +222,6 @@ async def test_devices() -> None:
     app = shown(real())
     async with app.run_test() as pilot:
         assert "right_square_bracket" not in keys(app)
-
-
-async def test_names_are_data() -> None:
-    app = shown(made())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("down")
-        assert "[/]\ufffd[2J" in screen_text(app)
 
 
 async def test_the_chart_over_time() -> None:
@@ -262,13 +247,6 @@ async def test_help_theme_and_quit() -> None:
         assert app.theme != theme
         await pilot.press("q")
     assert app.return_code == 0
-
-
-async def test_a_file_without_anything() -> None:
-    app = shown(loaded({"segments": [], "device_traces": []}))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("v", "i", "left_square_bracket", "right_square_bracket", "u", "enter", "slash", "a", "escape")
-        assert "The snapshot is empty" in screen_text(app)
 
 
 @pytest.mark.sampled(1)
@@ -305,12 +283,6 @@ def test_the_peak_stands_where_it_is(axis: HistoryAxis, width: int) -> None:
     assert column == int(axis.share(history, history.peak_event, history.peak_seconds) * (width - 10))
     top = next(item for item in drawn if item[10:].strip())
     assert top == drawn[0]
-
-
-def test_there_is_no_chart_where_there_is_no_room() -> None:
-    history = real().devices[0].history
-    assert history is not None
-    assert chart_lines(history, HistoryAxis.TIME, 25, 8) == []
 
 
 def test_totals_fit_and_say_it_all() -> None:
