@@ -16,7 +16,7 @@ from gpumon.core.problems import ProblemCode
 from gpumon.distributed.model import JobRank, TrainingJob
 from gpumon.distributed.nccl_version import nccl_version
 from gpumon.distributed.ras_client import RasError, is_listening, read_report, socket_address
-from gpumon.distributed.ras_poller import MIN_LISTENING_SECONDS, POLL_SECONDS, RETRY_SECONDS, RasPoller
+from gpumon.distributed.ras_poller import MIN_LISTENING_SECONDS, POLL_SECONDS, RasPoller
 from gpumon.distributed.ras_report import parse_report
 from tests.distributed.ras_server import FakeRank, FakeService, report_json, serving
 
@@ -219,24 +219,6 @@ def test_who_is_not_asked(
     assert answer.problem is not None
     assert reason in answer.problem.reason
     assert service.connections == 0
-
-
-def test_a_communicator_that_is_being_created_is_left_alone(versions: dict[int, tuple[int, int, int]]) -> None:
-    service = FakeService(report_json([FakeRank(0, 100, init_state=7), FakeRank(1, 101)]))
-    poller = RasPoller()
-    with serving(service) as address:
-        poller.poll([job(address)], 100.0, 0.0)
-        poller.poll([job(address)], 100.0 + POLL_SECONDS + 1, 0.0)
-        assert service.connections == 1
-        poller.poll([job(address)], 100.0 + RETRY_SECONDS + 1, 0.0)
-        assert service.connections == 2
-
-
-def test_a_report_of_another_job_is_not_that_of_this_one(versions: dict[int, tuple[int, int, int]]) -> None:
-    with serving(FakeService(report_json([FakeRank(0, 777)]))) as address:
-        training = job(address)
-        answer = RasPoller().poll([training], 1000.0, 0.0)[training.key]
-    assert (answer.report, answer.problem is not None) == (None, True)
 
 
 def test_a_job_is_not_asked_about_while_another_one_on_its_port_starts(

@@ -12,9 +12,9 @@ import pytest
 
 from gpumon.workload_runs import supervised_run
 from gpumon.workload_runs.protocol import RunEvent, RunEventKind, VerdictKind
-from gpumon.workload_runs.supervised_run import MAX_LOG_LINES, RunEnded, SupervisedRun
+from gpumon.workload_runs.supervised_run import MAX_LOG_LINES, RunEnded
 from tests.processes import is_running, state, tree, wait_gone
-from tests.workload_runs.conftest import FINE, NO_TORCH, PATIENCE, Play, Stage, eventually
+from tests.workload_runs.conftest import FINE, NO_TORCH, PATIENCE, Play, Stage
 
 HOLD = "while not context.stopping: time.sleep(0.01)\n"
 DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN); context.step('deaf')\nwhile True: time.sleep(1)"
@@ -161,12 +161,6 @@ def test_an_interpreter_that_is_not_there_is_told_like_any_end(stage: Stage) -> 
     play.child.cancel()
 
 
-def test_an_interpreter_that_is_none_is_told(stage: Stage) -> None:
-    play = stage.play(stage.request(python=Path("/bin/true")))
-    ended_once(play)
-    assert play.result.why == "The workload exited with code 0 without a result."
-
-
 def test_a_system_without_room_for_another_process_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
@@ -176,33 +170,6 @@ def test_a_system_without_room_for_another_process_is_told(stage: Stage, monkeyp
     play = stage.play(stage.request())
     assert "The workload could not be started: Resource temporarily unavailable." in ended_once(play).reason
     assert descriptors() == before
-
-
-def test_a_system_without_room_for_another_pipe_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, pipe, made = descriptors(), os.pipe, list[None]()
-
-    def second_fails() -> tuple[int, int]:
-        if made:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        made.append(None)
-        return pipe()
-
-    monkeypatch.setattr(os, "pipe", second_fails)
-    play = stage.play(stage.request())
-    assert "The workload could not be started: Too many open files." in ended_once(play).reason
-    assert descriptors() == before
-
-
-def test_a_system_without_room_for_another_thread_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: object) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr("threading.Thread.start", refuse)
-    play = Play(stage.request())
-    play.child.start()
-    assert play.child.wait(0)
-    play.take()
-    assert play.state.end == RunEnded(None, False, "The workload could not be started: can't start new thread.")
 
 
 # Silence and time
@@ -215,13 +182,6 @@ def test_what_never_says_hello_is_ended(stage: Stage, monkeypatch: pytest.Monkey
     silent.chmod(0o755)
     play = stage.play(stage.request(python=silent))
     assert "No handshake within 0 s" in ended_once(play).reason
-    assert play.result.verdict is VerdictKind.FAIL
-
-
-def test_loading_for_ever_is_ended(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised_run, "PLAN_TIMEOUT_SECONDS", 0.3)
-    play = stage.play(stage.request(torch="import time; time.sleep(60)"))
-    assert ended_once(play).reason == "Loading torch took more than 0 s."
     assert play.result.verdict is VerdictKind.FAIL
 
 
@@ -297,23 +257,6 @@ def test_it_can_be_cancelled_before_it_says_hello(stage: Stage) -> None:
     assert play.result.verdict is VerdictKind.CANCELLED
 
 
-def test_it_can_be_cancelled_while_torch_is_loaded(stage: Stage) -> None:
-    play = stage.play(stage.request(torch="import time; time.sleep(60)"))
-    play.follow(lambda: play.state.hello)
-    play.child.cancel()
-    assert ended_once(play).exit_code in {-signal.SIGTERM, 128 + signal.SIGTERM}
-    assert play.result.verdict is VerdictKind.CANCELLED
-
-
-def test_it_can_be_cancelled_while_it_waits_for_leave(stage: Stage) -> None:
-    play = stage.play(stage.request(), leave=False)
-    play.follow(lambda: play.state.awaits_confirmation)
-    play.child.cancel()
-    assert ended_once(play).cancelled
-    assert play.result.verdict is VerdictKind.CANCELLED
-    assert play.result.why.endswith(" was stopped before its end.")
-
-
 def test_it_can_be_cancelled_while_it_works_and_more_than_once(stage: Stage) -> None:
     play = stage.play(stage.request("context.step('started')\n" + HOLD + FINE))
     play.to_step("started")
@@ -341,18 +284,6 @@ def test_what_does_not_stop_when_it_is_asked_to_is_ended(
     assert play.result.why.endswith(" was stopped before its end.")
 
 
-def test_what_is_suspended_can_be_cancelled(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised_run, "TERM_TIMEOUT_SECONDS", 0.2)
-    play = stage.play(stage.request("context.step('started')\n" + HOLD + FINE))
-    play.to_step("started")
-    pid = play.child.pid
-    assert pid is not None
-    os.kill(pid, signal.SIGSTOP)
-    assert eventually(lambda: state(pid) == "T")
-    play.child.cancel()
-    assert ended_once(play).exit_code == -signal.SIGKILL
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_signal_from_outside_is_named(stage: Stage, number: signal.Signals) -> None:
     play = stage.play(stage.request("context.step('started')\n" + HOLD))
@@ -377,17 +308,6 @@ def test_a_process_that_does_not_die_is_told_and_left(stage: Stage, monkeypatch:
     assert play.state.end.reason == f"PID {play.child.pid} cannot be killed: blocked in an uninterruptible driver call."
     assert play.child.pid is not None
     assert wait_gone(play.child.pid, PATIENCE), "its guard ends it when the pipe to it is closed"
-
-
-def test_leave_that_comes_after_the_end_is_written_nowhere(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    play = stage.play(stage.request(), leave=False)
-    play.follow(lambda: play.state.awaits_confirmation)
-    play.child.cancel()
-    ended_once(play)
-    written: list[bytes] = []
-    monkeypatch.setattr(os, "write", lambda _, data: written.append(data))
-    play.child.allow()
-    assert written == [], "the descriptor may have been reused by now"
 
 
 # Floods and rubbish
@@ -551,14 +471,6 @@ def test_a_part_that_dies_is_reported(stage: Stage, source: str, why: str) -> No
     assert (play.result.verdict, play.result.why) == (VerdictKind.FAIL, why)
 
 
-def test_a_part_that_dies_can_be_what_is_shown(stage: Stage) -> None:
-    body = "try: context.fresh('part', {})\nexcept RuntimeError as error: context.error(error)\n" + FINE
-    play = part(stage, "context.error(ValueError('as expected')); os._exit(1)", body)
-    ended_once(play)
-    assert [error.kind for error in play.state.errors] == ["ValueError", "RuntimeError"]
-    assert play.result.verdict is VerdictKind.OK
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("source", [HOLD + "return {}", DEAF], ids=["listens", "deaf"])
 def test_it_can_be_cancelled_while_a_part_runs(stage: Stage, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -572,10 +484,3 @@ def test_it_can_be_cancelled_while_a_part_runs(stage: Stage, source: str, monkey
     ended_once(play)
     assert play.result.verdict is VerdictKind.CANCELLED
     assert not [pid for pid in family if is_running(pid)] or all(wait_gone(pid, PATIENCE) for pid in family)
-
-
-def test_a_job_that_was_never_started_has_nothing_to_end(stage: Stage) -> None:
-    idle = SupervisedRun(stage.request())
-    idle.cancel()
-    idle.allow()
-    assert (idle.pid, idle.running) == (None, False)
