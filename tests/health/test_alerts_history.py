@@ -131,21 +131,6 @@ def test_changes_are_told_once_and_information_is_none() -> None:
     assert [ended.alert.id for ended in history.ended] == ["hw_slowdown"]
 
 
-def test_an_earlier_moment_begins_anew() -> None:
-    history = AlertHistory()
-    history.check(at(100, device(**HOT)))
-    (alert,) = history.check(at(50, device(**HOT)))
-    assert since(alert) == 50
-    assert not history.ended
-
-
-def test_frames_as_seldom_as_they_are_meant_to_be_are_no_gap() -> None:
-    narrow = device(readings={"pcie_width": 8, "utilization_gpu_percent": 99})
-    every_minute = [at(second, narrow, interval_seconds=60.0) for second in (0, 60)]
-    assert alert_starts(AlertHistory(), every_minute) == [(60, "pcie_degraded")]
-    assert alert_starts(AlertHistory(), [replace(moment, interval_seconds=1.0) for moment in every_minute]) == []
-
-
 # What must hold for some time
 
 
@@ -456,14 +441,6 @@ def test_how_much_time_a_leak_leaves_decides_its_severity(hours: float, severity
     assert [alert.severity.value for alert in alerts] == ([] if severity is None else [severity])
 
 
-def test_a_long_command_is_shortened() -> None:
-    idle = device(readings={"utilization_gpu_percent": 0}, processes=(process(command="/bin/python " + "x" * 60),))
-    history = AlertHistory()
-    (alert,) = [history.check(at(second, idle)) for second in (0, 30)][-1]
-    name = alert.detail.partition("(")[2].partition(")")[0]
-    assert (len(name), name[:9], name[-1]) == (40, "python xx", "…")
-
-
 @pytest.mark.parametrize(("limit", "words"), [(700.0, " of 700 W"), (None, "")])
 def test_the_power_limit_is_named_where_it_is_known(limit: float | None, words: str) -> None:
     capped = device(throttle_reasons=("sw_power_cap",), readings={"power_limit_watts": limit})
@@ -512,23 +489,3 @@ def test_a_condition_does_not_hold_across_a_long_gap(seconds_apart: float, inter
     narrow = device(readings={"pcie_width": 8, "utilization_gpu_percent": 99})
     moments = [at(second, narrow, interval_seconds=interval) for second in (0, seconds_apart)]
     assert bool(alert_starts(AlertHistory(), moments)) is is_shown
-
-
-@pytest.mark.parametrize(("last_frame_without", "is_remembered"), [(600, True), (601, False)])
-def test_a_device_that_is_absent_for_ten_minutes_is_forgotten(last_frame_without: float, is_remembered: bool) -> None:
-    def replays(second: float, count: int) -> Frame:
-        return at(second, device(0), device(1, readings={"pcie_replay_count": count}))
-
-    history = AlertHistory()
-    history.check(replays(0, 0))
-    history.check(at(last_frame_without, device(0)))
-    assert bool(history.check(replays(605, 100))) is is_remembered
-
-
-def test_only_the_latest_ended_alerts_are_kept() -> None:
-    history = AlertHistory()
-    for second in range(0, 404, 2):
-        history.check(at(second, device(state=DeviceState.LOST)))
-        history.check(at(second + 1, device()))
-    assert len(history.ended) == 200
-    assert history.ended[-1].ended_seconds - 1_800_000_000 == 403

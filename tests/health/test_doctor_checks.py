@@ -165,10 +165,6 @@ def test_device_nodes(nodes: tuple[DeviceNode, ...], words: str) -> None:
     assert words in check.detail
 
 
-def test_windows_has_no_nodes_of_its_own() -> None:
-    assert judged("driver.nodes", facts(DriverFiles=replace(FILES, nodes=(), is_wsl=True))).status is Status.OK
-
-
 @pytest.mark.parametrize(("error", "words"), [("EPERM", "cgroup"), ("EIO", "cannot be opened")])
 def test_nodes_that_are_refused(error: str, words: str) -> None:
     check = judged("driver.cgroup", facts(CudaStart=start(nodes={"opened": {"/dev/nvidia0": error}})))
@@ -225,14 +221,6 @@ def test_a_gpu_that_is_not_well(check_id: str, changes: dict[str, Any], status: 
     assert ("GPU 0" in check.detail) is False
 
 
-def test_an_idle_link_sleeps_and_is_not_judged() -> None:
-    idle = {"utilization_gpu_percent": 0, "pcie_generation": 1, "clock_sm_hertz": 345_000_000}
-    result = facts(machine(devices=(gpu(0, readings=idle), gpu(1, readings=idle))))
-    assert judged("gpu.pcie", result).status is Status.SKIP
-    assert "idle" in judged("gpu.pcie", result).detail
-    assert judged("gpu.clocks", result).status is Status.SKIP
-
-
 def test_what_the_driver_does_not_tell_is_skipped() -> None:
     bare = gpu(
         0, ecc_mode=None, ecc_mode_pending=None, persistence_mode=None, mig_mode=None, mig_mode_pending=None,
@@ -287,11 +275,6 @@ def test_bridges_that_redirect() -> None:
     check = judged("host.acs", facts(PciTopology=replace(TOPOLOGY, redirecting=("0000:00:01.0",))))
     assert check.status is Status.WARN
     assert "0000:00:01.0" in check.detail
-
-
-def test_bridges_that_only_root_may_read() -> None:
-    secret = Problem(ProblemCode.NO_PERMISSION, "Only root may read the ACS settings.")
-    assert judged("host.acs", facts(PciTopology=replace(TOPOLOGY, acs_problem=secret))).detail == secret.reason
 
 
 @pytest.mark.parametrize(("kind", "status"), [("DMA-FQ", Status.WARN), ("identity", Status.OK), ("", Status.OK)])

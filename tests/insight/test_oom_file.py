@@ -25,10 +25,8 @@ from tests.insight.oom_documents import (
     FULL,
     GIB,
     INACTIVE,
-    KIB,
     MIB,
     MOST,
-    PENDING,
     TOTAL,
     Json,
     document,
@@ -335,21 +333,6 @@ def test_out_of_memory_in_the_first_second() -> None:
     assert small.sentences[0].startswith("Leak, or a job that is slightly too big")
 
 
-def test_what_waits_for_a_stream_is_told() -> None:
-    waiting = segment(79 * GIB, [[3 * GIB, 0, PENDING]])
-    assert any(
-        "3.00 GiB were freed, but are waiting" in sentence
-        for sentence in story_of(document([waiting], 4 * GIB)).sentences
-    )
-
-
-def test_a_library_beside_pytorch_is_told() -> None:
-    story = story_of(document([used(76 * GIB)], 8 * GIB, others=2 * GIB))
-    assert story.cause is MemoryCause.TOO_BIG
-    assert any(sentence.startswith("2.50 GiB are in use outside of PyTorch") for sentence in story.sentences)
-    assert "No other process" not in story.sentences[0]
-
-
 def test_memory_that_is_free_after_all_was_given_back_by_somebody() -> None:
     story = story_of(document([used(30 * GIB), pieces(600, 10 * MIB)], 2 * GIB, others=30 * GIB))
     assert story.cause is MemoryCause.UNKNOWN
@@ -466,27 +449,6 @@ def strings(value: object) -> Iterator[str]:
         yield value
 
 
-def test_hostile_strings_are_data() -> None:
-    raw = {
-        **FRAGMENTED,
-        "torch_version": HOSTILE,
-        "process": {**FRAGMENTED["process"], "argv": [HOSTILE] * 3},
-        "device": {**FRAGMENTED["device"], "name": HOSTILE, "uuid": HOSTILE},
-        "settings": {"PYTORCH_" + HOSTILE: HOSTILE},
-        "stack": [[HOSTILE, 1, HOSTILE]],
-    }
-    explanation = explain_source(iter([json.dumps(raw).encode()]), "oom.json")
-    texts = [block.text for section in sections(explanation) for block in section.blocks]
-    for text in (*texts, *strings(explanation_document(explanation))):
-        assert text.replace("\n", "").replace("\t", "").isprintable()
-    assert any("[/][bold red]" in text for text in texts)
-
-
-def test_settings_without_end_are_cut() -> None:
-    rows = story_of({**FRAGMENTED, "settings": {f"PYTORCH_{number}": "x" for number in range(5000)}}).rows
-    assert 10 < len(rows) < 60
-
-
 @pytest.mark.parametrize(
     ("path", "value"),
     [
@@ -584,20 +546,6 @@ def test_a_file_that_unpacks_without_end_is_given_up(tmp_path: Path) -> None:
 def test_other_documents_are_logs(text: str) -> None:
     assert not is_oom_file(text.encode())
     assert explain_source(iter([text.encode()] if text else []), "the text") == explain_text(text)
-
-
-def test_a_document_that_somebody_has_laid_out_anew() -> None:
-    assert is_oom_file(json.dumps(FRAGMENTED, indent=4).encode())
-
-
-@pytest.mark.long
-def test_as_many_blocks_as_a_file_may_have() -> None:
-    holes = segment(60 * GIB, [[512 * KIB, 0, INACTIVE], [MIB, MIB, ALLOCATED]] * 24_999)
-    raw = document([holes, used(MOST - 60 * GIB)], 4 * GIB)
-    assert sum(len(part["blocks"]) for part in raw["segments"]) == 50_000
-    assert "12.2 GiB that no tensor uses, but in 24,999 pieces" in story_of(raw).sentences[0]
-    each_alone = [used(MIB, is_large=False, address=number) for number in range(50_000)]
-    assert story_of(document([*each_alone, used(30 * GIB)], 4 * GIB)).cause is MemoryCause.TOO_BIG
 
 
 def request(asked: int, free: int, limit: int = TOTAL) -> Json:

@@ -90,18 +90,6 @@ def test_small_processes_are_one_place_in_the_bar_and_have_its_mark_in_their_row
     )
 
 
-def test_a_single_small_process_has_its_own_cell() -> None:
-    assert bar_text(memory([40 * GIB, 20 * MIB]), 80).count("B") == 1
-
-
-def test_no_more_processes_than_letters_have_a_place() -> None:
-    fall = memory([GIB + index for index in range(40)], free=GIB)
-    groups = memory_groups(fall, 300)
-    assert [group.mark for group in groups if group.mark] == [*"ABCDEFGHIJKLMNOPQRSTUVWXYZ", OTHERS]
-    others = next(group for group in groups if group.mark == OTHERS)
-    assert {part.pid for part in others.parts} == {PID + index for index in range(14)}, "the largest have a letter"
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_full_gpu_has_a_cell_for_every_process(width: int) -> None:
     text = bar_text(memory([70 * GIB, 60 * GIB, 3 * GIB, GIB, 4 * GIB, 2 * GIB], free=0), width)

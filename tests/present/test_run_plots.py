@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from gpumon.operations.workload import WorkloadRun
-from gpumon.present.paint.line import SERIES_ROLES, Role, plain, width_of
-from gpumon.present.paint.plot import AxisTick, Curve, plot
+from gpumon.present.paint.line import Role, width_of
 from gpumon.present.run_plots import plot_lines
 from gpumon.present.run_series import Compared, Comparison, comparisons_of, sweeps_of
 from gpumon.present.text.run import result_lines
@@ -158,13 +157,6 @@ def test_positions_of_powers_of_two_have_a_logarithmic_axis_and_others_a_linear_
     assert (last - third) / (second - first) == pytest.approx(4, rel=0.2)
 
 
-def test_labels_of_an_axis_do_not_touch() -> None:
-    points = [case("speed", 5.5 + at, "GB/s", f"{1 << at} KiB", 1024.0 * (1 << at)) for at in range(20)]
-    labels = texts(plot_lines(finished(*points), 80))[-1].split()
-    assert 4 <= len(labels) < 20
-    assert labels[-1] == "524288KiB"
-
-
 def test_cases_are_compared_metric_by_metric_and_equal_values_are_not() -> None:
     metrics = [case(name, value, unit, label) for name, unit in (("speed", "steps/s"), ("memory", "bytes"))
                for label, value in (("fp32", 12.0), ("bf16", 48.0))]  # fmt: skip
@@ -218,21 +210,6 @@ def test_the_output_of_a_run_has_plots_only_where_there_is_a_terminal() -> None:
     assert not any("┤" in row for row in result_lines(run))
     assert any("┤" in row for row in result_lines(run, 100))
     assert result_lines(run, 100)[-1].startswith("matmul: ok.")
-
-
-def test_plots_are_drawn_once_for_a_width() -> None:
-    run = finished(*TRANSFER)
-    assert plot_lines(run, 100) is plot_lines(run, 100)
-    assert plot_lines(run, 80) != plot_lines(run, 100)
-
-
-def test_a_plot_does_not_change_the_next_one() -> None:
-    curve, ticks = Curve("a", (0, 1, 2), (1.0, 2.0, 3.0)), (AxisTick(0, "0"), AxisTick(3, "3"))
-    first = plot([curve], 40, 8, [AxisTick(0, "first"), AxisTick(2, "last")], ticks)
-    plot([curve] * 3, 70, 12, [], ticks)
-    assert plot([curve], 40, 8, [AxisTick(0, "first"), AxisTick(2, "last")], ticks) == first
-    assert {span.role for row in first for span in row} == {SERIES_ROLES[0], Role.DIM}
-    assert [len(plain(row)) for row in first] == [40] * 8
 
 
 def test_plotext_is_not_imported_before_there_is_something_to_draw() -> None:

@@ -8,7 +8,7 @@ import pytest
 from gpumon.core.model import DeviceState
 from gpumon.present.device_table import device_rows
 from gpumon.present.overview_table import OVERVIEW_COLUMNS
-from gpumon.present.paint.line import Role, Span, plain
+from gpumon.present.paint.line import Role, Span
 from gpumon.present.paint.table import Align, Column, Quantity, column_at, fit_columns, headings
 from gpumon.present.process_table import PROCESS_COLUMNS, process_rows
 from gpumon.present.table_filter import MAX_PATTERN
@@ -124,11 +124,6 @@ def test_a_filter_that_is_not_valid_says_why_and_filters_nothing(text: str, prob
     assert len(shown(text)) == len(JOBS)
 
 
-def test_characters_that_stand_for_themselves_are_no_repetitions() -> None:
-    state = TableState(filter_text=r"name~\)\+[)]+[]+*{]+\*\*\{1\}")
-    assert arranged(JOBS, COLUMNS, state).problem == ""
-
-
 def test_a_regular_expression_that_takes_too_long_is_given_up() -> None:
     rows = [Job("a" * 5000)] * 3000
     started = time.perf_counter()
@@ -197,11 +192,6 @@ def test_the_sorted_column_is_marked(sort: str, descending: bool, expected: str)
     placed = fit_columns(visible_columns(COLUMNS, TableState()), 24)
     marked = headings(placed, sort_marks(TableState(sort, descending)))
     assert marked == (Span(expected, Role.HEADING),)
-
-
-def test_the_mark_of_a_heading_without_room_stands_in_the_gap() -> None:
-    narrow = Column[Job]("Name", 4, lambda row, _: Span(row.name), align=Align.LEFT, id="name")
-    assert plain(headings(fit_columns([narrow], 4), {"name": "▼"})) == "Name▼"
 
 
 def test_a_cell_belongs_to_the_column_above_it() -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from gpumon.cli.watch import watched_environment
-from gpumon.operations.process_details import stop_problem
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 PROGRAM = """
@@ -78,16 +77,6 @@ def test_the_cause_its_line_and_the_sum(training: subprocess.Popen[bytes]) -> No
     assert "sleepy.py:13" in text
 
 
-def test_a_process_that_does_not_exist() -> None:
-    process = subprocess.Popen(["true"])
-    process.wait()
-
-    done = why(process.pid)
-
-    assert done.returncode == 3
-    assert f"There is no process {process.pid}." in done.stderr
-
-
 def test_a_process_without_a_probe() -> None:
     done = why(os.getpid())
 
@@ -105,15 +94,6 @@ def test_a_stopped_process() -> None:
 
     assert done.returncode == 3
     assert f"Process {process.pid} is stopped. Let it continue: kill -CONT {process.pid}" in done.stderr
-
-
-def test_a_process_in_a_debugger(tmp_path: Path) -> None:
-    stat = tmp_path / "7" / "stat"
-    stat.parent.mkdir()
-    stat.write_text("7 (a (b) t) t 1" + " 7" * 50)
-    assert "A debugger has stopped process 7." in str(stop_problem(7, tmp_path))
-    stat.write_text("7 (a (b) t) S 1" + " 7" * 50)
-    assert stop_problem(7, tmp_path) is None
 
 
 @pytest.mark.long
