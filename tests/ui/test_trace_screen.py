@@ -97,6 +97,8 @@ async def test_the_timeline_shows_what_is_under_the_cursor() -> None:
         await pilot.press("v")
         await pilot.pause()
         assert "1.20 ms in view" in screen_text(app)
+        assert any(row.startswith("▸critical path") for row in screen_lines(app))
+        await pilot.press("down")
         assert any(row.startswith("▸GPU 0 stream 7") for row in screen_lines(app))
         screen = app.screen
         assert isinstance(screen, TraceScreen)
