@@ -13,10 +13,9 @@ from gpumon.cli import gpumon as commands
 from gpumon.core.frames import encode
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import HOST_RATES, DeviceState
-from gpumon.core.problems import CommandError, ExitCode
+from gpumon.core.problems import ExitCode
 from gpumon.operations import export as operation
-from gpumon.operations.export import export, open_replay_since, parse_since
-from gpumon.streams.replay import ReplayStream
+from gpumon.operations.export import export, parse_since
 from tests import builders
 from tests.cli.running import is_one_line, run, shell
 from tests.nvml_mock import NvmlMock
@@ -64,15 +63,6 @@ def test_one_row_per_gpu_and_sample(recording: Path) -> None:
     assert exported[-1]["power_watts"] == "", "the GPU is lost: its last values are not current"
 
 
-@pytest.mark.parametrize(
-    ("since", "first"), [("5", 14), ("1m", 0), ("0", 19), ("2026-05-01T14:30:12Z", 12), ("2030-01-01T00:00Z", None)]
-)
-def test_since(recording: Path, since: str, first: int | None) -> None:
-    exported = rows(recording, ["power_watts"], since)
-    expected = [] if first is None else [START + second for second in range(first, SECONDS) for _ in range(2)]
-    assert [float(row["time_seconds"]) for row in exported] == expected
-
-
 def test_json_lines_have_a_reason_for_every_missing_value(recording: Path) -> None:
     out = io.StringIO()
     export(recording, ["power_watts", "fan_percent"], None, out, as_json=True)
@@ -84,12 +74,6 @@ def test_json_lines_have_a_reason_for_every_missing_value(recording: Path) -> No
         missing = {metric for metric in ("power_watts", "fan_percent") if document[metric] is None}
         assert set(document["problems"]) == missing
         assert all(problem["code"] and problem["reason"] for problem in document["problems"].values())
-
-
-def test_rates_of_the_host_are_columns(recording: Path) -> None:
-    first = rows(recording, ["disk_read_bytes_per_second", "network_receive_bytes_per_second"])[0]
-    assert first["disk_read_bytes_per_second"] == "1200000000.0"
-    assert first["network_receive_bytes_per_second"] == "350000000.0"
 
 
 def test_an_unknown_metric_is_reported_with_the_closest_names(recording: Path, nvml_mock: NvmlMock) -> None:
@@ -140,19 +124,6 @@ def test_rows_are_written_while_the_recording_is_read(recording: Path, monkeypat
     monkeypatch.setattr(operation, "_records_from", watched)
     export(recording, ["power_watts"], None, Out(), as_json=False)
     assert seen[:4] == [0, 1, 1, 2]
-
-
-def test_replay_begins_there(recording: Path) -> None:
-    for since, expected in (("5", 14.0), ("2026-05-01T14:30:12Z", 12.0), ("2030-01-01", 19.0)):
-        stream = open_replay_since(recording, 1.0, parse_since(since))
-        assert isinstance(stream, ReplayStream)
-        assert stream.position.seconds == expected
-        stream.close()
-    stream = open_replay_since(recording, 1.0, None)
-    assert stream.title == "run.jsonl"
-    stream.close()
-    with pytest.raises(CommandError, match="pipe"):
-        open_replay_since(Path("-"), 1.0, parse_since("5m"))
 
 
 def test_every_screen_has_the_history_option() -> None:

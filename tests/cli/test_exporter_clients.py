@@ -1,6 +1,5 @@
 """The server of `gpumon exporter` with slow, many and hostile clients, and with real ones: curl and Prometheus."""
 
-import http.client
 import shutil
 import socket
 import subprocess
@@ -17,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from gpumon.cli import metrics_server
 from gpumon.cli.metrics_server import MAX_CONNECTIONS_PER_ADDRESS, MetricsServer, ServerSecurity
 from tests.cli.running import GPUMON
-from tests.cli.test_exporter import exporting, needs_openssl, read
+from tests.cli.test_exporter import exporting, needs_openssl
 from tests.nvml_mock import NvmlMock
 from tests.processes import cpu_seconds
 
@@ -87,19 +86,6 @@ def test_an_address_loses_its_oldest_slow_client_and_keeps_those_that_wait_for_a
         finally:
             TwoSeries.seconds = 0.0
         assert len(server._clients) <= MAX_CONNECTIONS_PER_ADDRESS
-
-
-def test_name_selects_series_and_an_unknown_one_is_an_error() -> None:
-    with serving() as (server, _):
-        selected = read(f"{server.url}?name[]=gpumon_up")
-        assert [line for line in selected.splitlines() if line[0] != "#"] == ["gpumon_up 1.0"]
-        assert "gpumon_age 2.0" in read(f"{server.url}?name[]=gpumon_up&name%5B%5D=gpumon_age")
-        for accept in ("text/plain", "application/openmetrics-text"):
-            connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=5)
-            connection.request("GET", "/metrics?name[]=gpumon_nothing", headers={"Accept": accept})
-            answer = connection.getresponse()
-            assert (answer.status, answer.read()) == (404, metrics_server._NO_SERIES)
-            connection.close()
 
 
 def test_scrapes_are_served_while_more_slow_clients_come_than_there_are_descriptors(nvml_mock: NvmlMock) -> None:

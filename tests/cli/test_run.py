@@ -8,18 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpumon.core.problems import CommandError
-from gpumon.operations.runs import expand_devices, visible_gpus
 from gpumon.workload_runs.catalogue import workloads_folder
-from tests.builders import device
 from tests.cli.running import GPUMON, is_one_line, run
 from tests.nvml_mock import NvmlMock
 from tests.processes import is_running, tree, wait_gone
@@ -356,15 +351,6 @@ def started(environment: Environment) -> tuple[subprocess.Popen[str], list[int]]
     return process, pids
 
 
-def test_duration_ends_a_workload_without_that_parameter(environment: Environment) -> None:
-    began = time.monotonic()
-    argv = ("run", "count", "--device", "cpu", "--set", "count=100000", "--duration", "1", "--json")
-    done = run(*argv, env=environment)
-    assert time.monotonic() - began < 25
-    assert done.returncode == 1
-    assert "longer than its limit of 1 s" in of_kind("result", events(done.stdout))[0]["why"]
-
-
 def test_the_list_contains_parameters_and_broken_files(environment: Environment) -> None:
     broken = Path(environment["XDG_CONFIG_HOME"], "gpumon", "workloads", "broken.py")
     broken.write_text("1 / 0")
@@ -376,17 +362,3 @@ def test_the_list_contains_parameters_and_broken_files(environment: Environment)
     names = {workload["name"] for workload in document["workloads"]}
     assert names == {file.stem for file in workloads_folder().glob("[!_]*.py")} | {"count"}
     assert document["broken"][0]["file"] == str(broken)
-
-
-def test_devices_are_counted_as_cuda_does() -> None:
-    assert visible_gpus(8, {}) == 8
-    assert visible_gpus(8, {"CUDA_VISIBLE_DEVICES": "3,1"}) == 2
-    assert visible_gpus(8, {"CUDA_VISIBLE_DEVICES": "1,-1,2"}) == 1
-    assert visible_gpus(2, {"CUDA_VISIBLE_DEVICES": "5,0"}) == 0
-    assert visible_gpus(8, {"CUDA_VISIBLE_DEVICES": ""}) == 0
-    assert visible_gpus(8, {"CUDA_VISIBLE_DEVICES": "GPU-1234,GPU-5678"}) == 2
-    two = [replace(device(0), cuda_index=1), replace(device(1), cuda_index=0)]
-    assert expand_devices(["cuda", "cpu", "cuda:00", "cuda:all"], lambda: two) == ["cuda:0", "cpu", "cuda:1"]
-    assert expand_devices(["0", "0-1", "GPU-00000001"], lambda: two) == ["cuda:1", "cuda:0"]
-    with pytest.raises(CommandError, match="CUDA does not show GPU 0"):
-        expand_devices(["0"], lambda: [device(0)])

@@ -101,14 +101,6 @@ def test_a_sweep_has_an_axis_a_legend_and_a_curve_per_metric() -> None:
     assert "\x1b" not in text(lines)
 
 
-def test_values_that_differ_much_have_a_logarithmic_axis() -> None:
-    shown = texts(plot_lines(finished(*[metric(f"done_{size}", float(size**2), "us") for size in (2, 16, 512)]), 80))
-    assert shown[1].startswith(" us, logarithmic ")
-    labels = [row.partition("┤")[0].strip() for row in shown if "┤" in row]
-    assert labels == ["1000000 us", "100000 us", "10000 us", "1000 us", "100 us", "10 us", "1 us"]
-    assert sum("●" in row for row in shown[2:]) == 3, "each at another height"
-
-
 def case(name: str, value: float, unit: str, label: str, position: float | None = None) -> dict[str, Any]:
     return metric(name, value, unit, case=label, position=position)
 
@@ -173,22 +165,6 @@ def test_an_axis_of_bytes_has_round_numbers_of_their_unit() -> None:
     points = [case("peak_memory", float((at + 3) << 28), "bytes", f"batch {at}", at) for at in (1, 2, 3, 4)]
     labels = [row.partition("┤")[0].strip() for row in texts(plot_lines(finished(*points), 80)) if "┤" in row]
     assert labels == ["2.00 GiB", "1.00 GiB", "0 B"]
-
-
-def test_a_long_legend_takes_several_lines() -> None:
-    points = [case(f"a_long_name_of_curve_{letter}", 5.5 + at, "GB/s", f"{at} GPUs", at)
-              for letter in "abcdefgh" for at in (1, 2, 4)]  # fmt: skip
-    shown = texts(plot_lines(finished(*points), 80))
-    assert all(f"curve {letter}" in "".join(shown) for letter in "abcdefgh")
-    assert all(width_of(row) <= 80 for row in shown)
-
-
-def test_compared_metrics_have_bars_on_one_scale() -> None:
-    shown = texts(plot_lines(finished(metric("copy", 3.0, limit=4.0), metric("strided_read", 0.5)), 80))
-    bars = {row[1:13].strip(): row.count("█") / (row.count("█") + row.count("░")) for row in shown[2:]}
-    assert bars == {"copy": pytest.approx(0.75, abs=0.03), "strided read": pytest.approx(0.125, abs=0.03)}
-    assert "a full bar is 4 GB/s" in shown[1]
-    assert "3 GB/s" in shown[2]
 
 
 def test_a_live_metric_with_many_values_is_drawn_over_time() -> None:

@@ -5,9 +5,6 @@ from typing import NamedTuple
 
 import pytest
 
-from gpumon.core.model import DeviceState
-from gpumon.present.device_table import device_rows
-from gpumon.present.overview_table import OVERVIEW_COLUMNS
 from gpumon.present.paint.line import Role, Span
 from gpumon.present.paint.table import Align, Column, Quantity, column_at, fit_columns, headings
 from gpumon.present.process_table import PROCESS_COLUMNS, process_rows
@@ -21,7 +18,6 @@ from gpumon.present.table_state import (
 )
 from gpumon.session.table_memory import TableState
 from tests import builders
-from tests.present.helpers import view
 
 
 class Job(NamedTuple):
@@ -172,13 +168,6 @@ def test_chosen_columns_keep_the_order_of_the_table_and_unknown_ones_are_ignored
     assert ids("gone") == ids()
 
 
-def test_a_chosen_column_does_not_wait_for_a_wide_table() -> None:
-    names = {item.column.id for item in fit_columns(visible_columns(OVERVIEW_COLUMNS, TableState()), 60)}
-    assert "pcie" not in names
-    chosen = visible_columns(OVERVIEW_COLUMNS, TableState(columns=("gpu", "pcie")))
-    assert [item.column.id for item in fit_columns(chosen, 60)] == ["gpu", "pcie"]
-
-
 @pytest.mark.parametrize(
     ("sort", "descending", "expected"),
     [
@@ -226,11 +215,3 @@ def test_processes_are_filtered_by_what_their_cells_show_and_by_the_complete_com
     assert pids("gpu:2 mem<=1G") == [70]
     sort = TableState("memory", is_descending=True)
     assert [row.process.pid for row in arranged(rows, PROCESS_COLUMNS, sort).rows if row.process] == [7, 70]
-
-
-def test_devices_with_errors_come_first_when_sorted_by_state() -> None:
-
-    devices = (builders.device(0), builders.device(1, state=DeviceState.LOST), builders.device(2))
-    rows = device_rows(view(builders.frame(devices=devices)))
-    state = sorted_by(TableState(), OVERVIEW_COLUMNS, "state")
-    assert next(row.device.index for row in arranged(rows, OVERVIEW_COLUMNS, state).rows) == 1

@@ -189,18 +189,6 @@ def test_an_acknowledged_alert_stays_until_it_ends_and_is_a_new_one_when_it_come
     assert host.counted(hot(31, "hw_slowdown"), hot(35, "hw_slowdown")) == [True]
 
 
-def test_acknowledging_twice_takes_it_back_and_a_pause_keeps_it() -> None:
-    host = Session()
-    (alert,) = host.after(hot(0, "hw_slowdown")).alerts
-    host.session.toggle_pause()
-    host.session.acknowledge(alert)
-    assert host.counted() == [False]
-    host.session.toggle_pause()
-    assert host.counted() == [False]
-    host.session.acknowledge(alert)
-    assert host.counted() == [True]
-
-
 def test_an_acknowledged_warning_that_becomes_critical_is_not_acknowledged() -> None:
     host = Session()
     finding = AlertFinding("test", Severity.WARNING, "Bad.")
@@ -251,17 +239,6 @@ def test_an_ended_alert_has_its_beginning_its_end_and_its_duration(monkeypatch: 
     rows = present_alerts.alert_rows(view_of(*MINUTES))
     assert "When     08:00:00 to 08:01:14 (74s)" in plain_lines(present_alerts.pane_lines(rows[-1], 120, 9))
     assert "When     since 08:00:00 (3m)" in plain_lines(present_alerts.pane_lines(rows[0], 120, 9))
-
-
-async def test_the_fix_is_visible_on_a_low_terminal() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(60, 10)) as pilot:
-        await open_alerts(pilot, app, stream, *MINUTES)
-        await pilot.press("end")
-        await pilot.pause()
-        assert "To do    Check the fans, the air flow" in screen_text(app)
-        assert "- ended" in screen_text(app)
 
 
 def plain_lines(lines: list[Line]) -> str:

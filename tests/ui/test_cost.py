@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-from textual.drivers.headless_driver import HeadlessDriver
 
 from gpumon.core.model import CallCost, Sweep
 from gpumon.present.cost import CALL_COLUMNS, CallRow, call_note, call_rows, cost_entries
@@ -15,9 +14,7 @@ from gpumon.present.table_state import visible_columns
 from gpumon.session.costs import CallCosts, CostSample, ProcessCost, collectors, process_cost
 from gpumon.session.frame_session import FrameSession
 from gpumon.session.table_memory import TableState
-from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens.cost import CostScreen
-from gpumon.ui.terminal import batching, sent_bytes
 from gpumon.ui.widgets.line_table import LineTable
 from tests import builders
 from tests.frames import machine
@@ -173,30 +170,6 @@ def test_what_is_not_there_says_why() -> None:
     for label in ("gpumon CPU", "gpumon memory", "Collector", "Sent to the terminal"):
         assert shown[label][0] == "–"
         assert shown[label][1]
-
-
-async def test_the_driver_counts_what_it_sends() -> None:
-    sent: list[str] = []
-
-    class Driver(HeadlessDriver):
-        def write(self, data: str) -> None:
-            sent.append(data)
-
-    app = GpumonApp(FakeLive())
-    assert sent_bytes(app) is None
-    driver = batching(Driver)(app)
-    app._driver = driver
-    driver.write("héllo")
-    driver.write("\x1b[2J")
-    assert sent_bytes(app) == 10
-    assert sent == ["héllo", "\x1b[2J"]
-    update = ("\x1b[?2026h", "changed", "\x1b[1;1H", "\x1b[?2026l")
-    for part in update:
-        driver.write(part)
-    assert sent[2:] == ["".join(update)], "one write for each update"
-    assert sent_bytes(app) == 10 + len("".join(update))
-    driver.write("next")
-    assert sent[3:] == ["next"]
 
 
 async def test_it_opens_with_its_key_and_by_the_palette_and_goes_away() -> None:

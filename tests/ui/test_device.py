@@ -19,7 +19,7 @@ from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.text_lines import TextLines
 from tests import builders
-from tests.ui.fakes import FakeLive, FakeRecording, Refreshes, app_on, screen_lines, screen_text
+from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_lines, screen_text
 from tests.ui.test_snapshots import Compare
 
 BEGAN = 1000.0
@@ -213,29 +213,6 @@ async def test_metrics_are_chosen_from_a_list() -> None:
         assert chosen == ["utilization_gpu_percent", "memory_used_bytes", "temperature_celsius", "clock_sm_hertz"]
         assert screen.charts[0] is before
         assert re.search(r"Temperature  56 °C of 92 °C", screen_text(app))
-
-
-async def test_only_what_changed_is_drawn_again() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(160, 50)) as pilot:
-        filled(stream, 300)
-        stream.put(training(300), training(301))
-        screen = await opened(app, pilot)
-        spy = Refreshes(screen.query_one("#charts", TextLines))
-        table = Refreshes(screen.query_one("#details", LineTable))
-        stream.put(training(301))
-        await pilot.pause()
-        assert (spy.regions, table.regions) == ([], []), "the same again"
-        await pilot.press("x", "x")
-        await pilot.pause()
-        spy.regions.clear()
-        stream.put(training(302))
-        await pilot.pause()
-        headings = [
-            row for row, text in enumerate(screen.query_one("#charts", TextLines)._lines) if " mean " in str(text)
-        ]
-        assert set(spy.rows) == set(headings), "no column has passed"
 
 
 async def test_a_pause_holds_the_charts_and_a_rewind_forgets_them() -> None:

@@ -20,7 +20,7 @@ from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.text_lines import TextLines
 from tests import builders
 from tests.frames import HOSTILE
-from tests.ui.fakes import FakeLive, Refreshes, app_on, screen_lines, screen_text
+from tests.ui.fakes import FakeLive, app_on, screen_lines, screen_text
 from tests.ui.probing import BEGAN, GIB, PID, FakeWatcher, gpu, moment, probe, segments, silent, statistics
 from tests.ui.test_snapshots import Compare
 from tests.ui.training import SECONDS, Training, put_cursor, rows_of
@@ -63,15 +63,6 @@ async def test_the_note_says_what_would_free_it(training: Training) -> None:
         assert "2.00 GiB of pinned host memory" in text
 
 
-async def test_nothing_changed_and_nothing_is_drawn(training: Training) -> None:
-    async with training.app.run_test(size=(160, 50)) as pilot:
-        screen = await training.open(pilot)
-        spies = [Refreshes(lines) for lines in screen.query(TextLines)] + [Refreshes(screen.query_one(LineTable))]
-        training.stream.put(moment(19, gpu(32 * GIB), builders.device(1)))
-        await pilot.pause()
-        assert [spy.regions for spy in spies] == [[]] * len(spies)
-
-
 async def test_the_bar_follows_the_cursor(training: Training) -> None:
     async with training.app.run_test(size=(120, 40)) as pilot:
         screen = await training.open(pilot)
@@ -106,19 +97,6 @@ async def test_processes_are_matched_with_probes_once_for_each_draw(
         monkeypatch.setattr("gpumon.operations.torch_processes.owners_of", count)
         training.app.draw()
         assert len(calls) == 1
-
-
-async def test_the_chart_moves_on_by_whole_columns(training: Training) -> None:
-    async with training.app.run_test(size=(160, 50)) as pilot:
-        screen = await training.open(pilot, 21)
-        spy = Refreshes(screen.query_one("#below", TextLines))
-        training.stream.put(moment(20.5, gpu(33 * GIB), builders.device(1)))
-        await pilot.pause()
-        assert spy.rows == [], "no column has passed"
-        training.go(21, 22, 23)
-        training.app.draw()
-        await pilot.pause()
-        assert len(spy.rows) > 3
 
 
 # Which GPU, which process, and from where
@@ -247,21 +225,6 @@ async def test_old_figures_say_their_age_and_a_probe_that_has_gone_leaves(traini
         await pilot.pause()
         assert "A▒ PID 4000 " in screen_text(training.app)
         assert "gpumon watch" in screen_text(training.app)
-
-
-async def test_a_paused_screen_stands_still(training: Training) -> None:
-    async with training.app.run_test(size=(120, 40)) as pilot:
-        await training.open(pilot)
-        await pilot.press("space")
-        await pilot.pause()
-        held = screen_lines(training.app)[1:-1]
-        training.go(*range(20, 60))
-        training.app.redraw()
-        await pilot.pause()
-        assert screen_lines(training.app)[1:-1] == held
-        await pilot.press("space")
-        await pilot.pause()
-        assert screen_lines(training.app)[1:-1] != held
 
 
 async def test_probes_are_looked_for_late_asked_often_while_shown_and_closed(training: Training) -> None:

@@ -14,7 +14,6 @@ from gpumon.ui.keymap import KEY_MEANINGS, check_keymap
 from gpumon.ui.screens.alerts import AlertsScreen
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.screens.confirm import QuitDialog
-from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.screens.process import ProcessScreen
 from gpumon.ui.widgets.line_table import LineTable
@@ -233,33 +232,6 @@ def test_a_keymap_may_swap_keys_and_name_a_meaning() -> None:
     assert set(keys.values()) == {"question_mark", "space", "Z"}
 
 
-def test_half_of_a_swap_is_refused() -> None:
-    keys, problems = check_keymap({"pause": "T", "cost": "f9"})
-    assert keys == {"cost": "f9"}
-    assert problems == ["'T' would mean both pause and theme; the keys of pause stay as they were."]
-
-
-def test_two_entries_for_one_key_are_both_refused() -> None:
-    keys, problems = check_keymap({"pause": "f9", "cost": "f9"})
-    assert keys == {}
-    assert len(problems) == 1
-
-
 def test_keys_of_the_table_are_names_that_textual_knows() -> None:
     for key in KEY_MEANINGS:
         assert next(iter(Binding.make_bindings([Binding(key, "x")]))).key == key
-
-
-async def test_the_device_screen_goes_on_after_its_gpu_is_gone() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await shown(pilot, stream, gpus=3)
-        await pilot.press("down", "enter")
-        stream.put(builders.frame(devices=(builders.device(0), builders.device(2)), monotonic_seconds=200.0))
-        await pilot.pause()
-        assert "is gone; last values" in screen_lines(app)[1]
-        await pilot.press(NEXT)
-        await pilot.pause()
-        assert isinstance(app.screen, DeviceScreen)
-        assert "is gone" not in screen_lines(app)[1]

@@ -97,20 +97,3 @@ def test_without_privileges_a_process_of_another_user_gets_no_signal(
         terminal.send("\x1b[B\r")
         terminal.wait_for("does not permit this user to signal PID")
         assert is_running(other_users)
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not IS_INITIAL, reason="needs the initial PID namespace")
-def test_root_is_asked_again_before_a_signal_to_another_user(
-    nvml_mock: NvmlMock, tmp_path: Path, other_users: int
-) -> None:
-    with opened(nvml_mock, tmp_path, other_users) as terminal:
-        terminal.wait_for(rf"{other_users}.*sleep 60")
-        terminal.send("K")
-        terminal.wait_for(r"Send a signal to 1 process\?")
-        terminal.send("\x1b[B\r")
-        terminal.wait_for(r"Send SIGTERM")
-        assert is_running(other_users)
-        terminal.send("\x1b")
-        terminal.wait_for(rf"Idle +Command[\s\S]* {other_users} ")
-        assert is_running(other_users)

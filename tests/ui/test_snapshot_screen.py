@@ -14,10 +14,8 @@ from gpumon.core.holes import SegmentLayout
 from gpumon.core.problems import CommandError
 from gpumon.present.paint.line import plain
 from gpumon.present.snapshot import totals_lines, who_text
-from gpumon.present.snapshot_chart import HistoryAxis, chart_lines
 from gpumon.present.snapshot_view import View
 from gpumon.snapshots.model import Snapshot
-from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.reading import ReadingScreen, progress_lines
 from gpumon.ui.screens.snapshot import SnapshotScreen
 from gpumon.ui.viewer_app import ViewerApp, snapshot_app
@@ -234,21 +232,6 @@ async def test_the_chart_over_time() -> None:
         assert "(u: events axis)" in screen_text(app)
 
 
-async def test_help_theme_and_quit() -> None:
-    app = shown(real())
-    async with app.run_test(size=(100, 50)) as pilot:
-        await pilot.press("question_mark")
-        assert isinstance(app.screen, HelpScreen)
-        assert "fragmentation" in screen_text(app)
-        await pilot.press("escape")
-        assert isinstance(app.screen, SnapshotScreen)
-        theme = app.theme
-        await pilot.press("T")
-        assert app.theme != theme
-        await pilot.press("q")
-    assert app.return_code == 0
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(20, 6), (40, 12), (300, 80)])
 async def test_every_size(size: tuple[int, int]) -> None:
@@ -258,31 +241,6 @@ async def test_every_size(size: tuple[int, int]) -> None:
         await pilot.resize_terminal(60, 20)
         await pilot.pause()
         assert max(map(len, screen_lines(app))) <= 60
-
-
-async def test_nothing_is_sent_for_what_is_the_same() -> None:
-    app = shown(real())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.pause()
-        screen = app.screen
-        assert isinstance(screen, SnapshotScreen)
-        before = [row.line for row in table(app).rows]
-        screen.draw()
-        assert [row.line for row in table(app).rows] == before
-
-
-@pytest.mark.parametrize("axis", list(HistoryAxis))
-@pytest.mark.parametrize("width", [30, 80, 200, 3000])
-def test_the_peak_stands_where_it_is(axis: HistoryAxis, width: int) -> None:
-    history = real().devices[0].history
-    assert history is not None
-    marks, *drawn, _ = [plain(row) for row in chart_lines(history, axis, width, 8)]
-    assert len(drawn) == 8
-    assert all(len(row) == width for row in (marks, *drawn))
-    column = marks.index("▼") - 10
-    assert column == int(axis.share(history, history.peak_event, history.peak_seconds) * (width - 10))
-    top = next(item for item in drawn if item[10:].strip())
-    assert top == drawn[0]
 
 
 def test_totals_fit_and_say_it_all() -> None:

@@ -12,7 +12,7 @@ from gpumon.present.paint.table import Align, Column, Quantity
 from gpumon.session.table_memory import TableState
 from gpumon.ui.base_app import BaseApp
 from gpumon.ui.screens.choice import ColumnChoiceScreen
-from gpumon.ui.widgets.filter_bar import FilterBar, FilterInput
+from gpumon.ui.widgets.filter_bar import FilterBar
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.table_view import HeadingLine, TableView
 from tests.ui.fakes import Refreshes, screen_lines
@@ -140,17 +140,6 @@ async def test_a_filter_is_applied_while_it_is_typed_and_kept_with_enter() -> No
         assert not app.query_one(FilterBar).display
 
 
-async def test_keys_of_the_table_are_text_in_the_filter() -> None:
-    async with JobsApp().run_test(size=(60, 10)) as pilot:
-        app = app_of(pilot)
-        await show(pilot)
-        await pilot.press("slash", *"sc/jk", "down")
-        assert app.focused is app.view.table
-        await pilot.press("slash")
-        assert app.query_one(FilterInput).value == "sc/jk"
-        assert app.view.state.sort_column == ""
-
-
 async def test_a_filter_that_is_not_valid_says_why_next_to_it() -> None:
     async with JobsApp().run_test(size=(60, 10)) as pilot:
         app = app_of(pilot)
@@ -178,19 +167,6 @@ async def test_the_row_under_the_cursor_is_the_one_that_is_shown() -> None:
         assert app.moves[-1] == "idle", "the screen learns that another row is under the cursor"
         assert app.view.row("idle") == JOBS[3]
         assert app.view.row("train") is None
-
-
-async def test_the_top_of_a_long_sorted_table_stays_in_sight() -> None:
-    async with JobsApp().run_test(size=(60, 10)) as pilot:
-        app = app_of(pilot)
-        await show(pilot, [Job(f"job{number:03}", number) for number in range(300)])
-        await pilot.press("s", "s")
-        assert app.names[0] == "job299"
-        assert app.view.table.cursor == 0
-        app.view.show(COLUMNS, [Job(f"job{number:03}", (number * 7) % 300) for number in range(300)])
-        await pilot.pause()
-        assert app.view.table.cursor == 0
-        assert app.view.table.scroll_offset.y == 0
 
 
 async def test_columns_are_chosen_in_a_dialog() -> None:

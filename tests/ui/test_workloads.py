@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
-from textual.widget import Widget
 from textual.widgets import Button, Input
 
 from gpumon.core.model import Frame
@@ -30,7 +29,7 @@ from gpumon.workload_runs.protocol import VerdictKind
 from gpumon.workload_runs.supervised_run import RunEnded
 from tests import builders, runs
 from tests.frames import machine
-from tests.ui.fakes import FakeLive, FakeRecording, FakeStream, Refreshes, app_on, screen_text, seen, until
+from tests.ui.fakes import FakeLive, FakeRecording, FakeStream, app_on, screen_text, seen, until
 
 PATIENCE_SECONDS = 15.0
 PYTHON = Interpreter(Path("/opt/torch/bin/python"), "PATH")
@@ -370,21 +369,6 @@ async def test_defaults_follow_the_device_and_what_was_typed_stays() -> None:
         assert [target.label for target in form._targets] == ["GPU 0", "GPU 1"]
 
 
-@pytest.mark.usefixtures("shelf")
-async def test_choices_go_round() -> None:
-    app = app_on(FakeLive())
-    async with app.run_test(size=(100, 40)) as pilot:
-        form = await open_form(pilot, "matmul")
-        form.query_one("ParameterField #value").focus()
-        await pilot.press("enter", "enter")
-        assert "[bf16]" in screen_text(app)
-        await pilot.press("enter")
-        assert "[fp32]" in screen_text(app)
-        await pilot.press("left", "right", "enter", "enter", "down")
-        assert "[bf16]" in screen_text(app)
-        assert "size: Rows of the matrices. 64 to 32768." in screen_text(app)
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize("stream", [FakeRecording(), FakeStream("pipe")])
@@ -426,26 +410,6 @@ async def test_a_workload_that_needs_a_gpu_says_so() -> None:
         await pilot.press("f5")
         assert isinstance(app.screen, WorkloadForm)
         assert form._targets == []
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.usefixtures("shelf")
-@pytest.mark.parametrize("keys", [["5"], ["5", "enter"], ["5", "tab", "enter"], ["5", "tab", "enter", "v"]])
-async def test_the_same_again_refreshes_nothing(keys: list[str]) -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    app.session.workloads.clock = lambda: runs.BEGAN + 12
-    app.session.workloads.registry.runs = [runs.live_run()]
-    async with app.run_test(size=(120, 40)) as pilot:
-        stream.put(builders.frame(devices=(builders.device(1),)))
-        await pilot.press(*keys)
-        await pilot.pause()
-        app.draw()
-        await pilot.pause()
-        spies = [Refreshes(widget) for widget in app.screen.query("*").results(Widget)]
-        app.draw()
-        await pilot.pause()
-        assert [spy.regions for spy in spies if spy.regions] == []
 
 
 # Confirmation
@@ -555,17 +519,6 @@ async def test_why_a_workload_is_not_supported_is_shown_once(reason: str, times:
         await pilot.press("5", "tab", "enter")
         await pilot.pause()
         assert screen_text(app).count("fp8") == times, "one line at the top, and the rest of a longer one in the result"
-
-
-@pytest.mark.usefixtures("shelf")
-async def test_a_cancelled_run_is_not_100_percent_done() -> None:
-    app = app_on(FakeLive())
-    app.session.workloads.registry.runs = [runs.ended_run("cancelled")]
-    async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("5", "tab", "enter")
-        await pilot.pause()
-        assert "CANCELLED" in screen_text(app)
-        assert "100 %" not in screen_text(app).partition("Live")[0]
 
 
 @pytest.mark.sampled(1)
