@@ -11,7 +11,7 @@ import pytest
 from gpumon.collect import nvml
 from gpumon.collect.calls import TOPOLOGY_CALLS, CallsInFlight
 from gpumon.collect.nvml import Nvml
-from gpumon.collect.pci_paths import path_level, sysfs_bus_id
+from gpumon.collect.pci_paths import sysfs_bus_id
 from gpumon.collect.readers import Field
 from gpumon.collect.topology import TopologyReader
 from gpumon.core.problems import ProblemCode
@@ -121,17 +121,6 @@ def test_bridges_connect_only_the_gpus_at_their_ends() -> None:
     assert labels[0, 2] == "SYS"
 
 
-def test_a_virtual_machine_hides_the_nvswitch() -> None:
-    fake = fake_driver(2, nvlink=True)
-    fake.answer("nvmlDeviceGetNvLinkRemotePciInfo", SimpleNamespace(busId=b"FFFFFFFF:FF:FF.0"))
-    topology = read(fake)
-    assert topology.pair(1, 0).label == "NV18"
-    assert topology.gpus[0].links is not None
-    link = topology.gpus[0].links[0]
-    assert link.remote_bus_id is None
-    assert "NVSwitch" in link.problems["remote_bus_id"].reason
-
-
 def test_a_link_that_is_down_connects_nothing() -> None:
     fake = fake_driver(2, nvlink=True)
 
@@ -155,19 +144,6 @@ def test_network_cards_and_their_distances(sys: Path) -> None:
     assert (ethernet.name, ethernet.has_rdma, ethernet.is_up) == ("eno1", False, False)
     assert ethernet.levels[0] is PathLevel.SYS
     assert ethernet.levels[7] is PathLevel.NODE
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "level"),
-    [
-        (("pci0000:00", "a", "b", "c", "gpu"), ("pci0000:00", "a", "b", "d", "nic"), PathLevel.PIX),
-        (("pci0000:00", "a", "gpu.0"), ("pci0000:00", "a", "gpu.1"), PathLevel.PIX),
-        (("pci0000:00", "a", "b", "c", "gpu"), ("pci0000:00", "a", "e", "d", "nic"), PathLevel.PXB),
-        (("pci0000:00", "a", "gpu"), ("pci0000:00", "b", "nic"), PathLevel.PHB),
-    ],
-)
-def test_levels_of_paths(one: tuple[str, ...], other: tuple[str, ...], level: PathLevel) -> None:
-    assert path_level(one, other, same_node=True) is level
 
 
 def test_a_gpu_that_is_lost_costs_only_its_own_values() -> None:

@@ -217,21 +217,6 @@ def test_a_strip_forgets_what_the_timeline_forgets() -> None:
         assert timeline.recent_means(UTILIZATION, count, 1.0) == [None] * max(0, count - 61) + [7.0] * min(count, 61)
 
 
-def test_the_newest_second_does_not_contain_an_old_one() -> None:
-    timeline = Timeline(60.0)
-    for second in range(100):
-        timeline.add(second, {UTILIZATION: second}, 1.0)
-        assert column(timeline, second, 1.0) == Summary(second, second, second)
-        assert timeline.recent_means(UTILIZATION, 1, 1.0) == [second]
-
-
-def test_a_strip_weighs_every_reading_the_same() -> None:
-    timeline = held(1.0, (100.0, 10), (100.2, 10), (100.4, 10), (100.6, 10), (101.0, 60))
-    assert timeline.recent_means(UTILIZATION, 1, 4.0) == [20.0]
-    timeline.add(104.0, {UTILIZATION: 5.0}, 4.0)
-    assert timeline.recent_means(UTILIZATION, 2, 4.0) == [pytest.approx((4 * 10 + 3 * 60) / 7), 5.0]
-
-
 def test_only_the_newest_column_of_a_strip_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     timeline = filled(dict.fromkeys(range(400), 5.0))
     timeline.recent_means(UTILIZATION, 60, 4.0)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import struct
 import time
 from contextlib import suppress
@@ -37,13 +36,6 @@ def test_a_report() -> None:
     }
     assert communicator.ranks[0].counts["AllReduce"] == 51  # and not that of PID 100 on the other host
     assert not report.includes({4711: 0})
-
-
-@pytest.mark.parametrize("comma", ["", ","])
-def test_a_report_with_a_missing_rank_has_no_comma_in_some_releases(comma: str) -> None:
-    report = parse_report(report_json(RANKS[:1], RANKS[1:2], comma))
-    (missing,) = report.communicators[0].missing
-    assert (missing.rank, missing.pid, missing.is_dead) == (1, 101, True)
 
 
 @pytest.mark.parametrize(
@@ -231,25 +223,6 @@ def test_a_job_is_not_asked_about_while_another_one_on_its_port_starts(
         assert (answer.report, service.connections) == (None, 0)
         elsewhere = job("127.0.0.1:1", age_seconds=5.0, id="z")
         assert RasPoller().poll([old, elsewhere], 1000.0, 0.0)[old.key].report is not None
-
-
-def test_the_services_of_several_jobs_on_one_port_take_turns(versions: dict[int, tuple[int, int, int]]) -> None:
-    versions[200] = (2, 28, 9)
-    service = FakeService(b"")
-    reports = [report_json([FakeRank(rank, first + rank) for rank in range(2)]) for first in (100, 200, 200, 100)]
-    serve = service.serve
-
-    def serve_next(connection: socket.socket) -> None:
-        service.report = reports[service.connections % len(reports)]
-        serve(connection)
-
-    service.serve = serve_next  # type: ignore[method-assign]
-    with serving(service) as address:
-        first = job(address)
-        second = job(address, id="y", ranks=tuple(rank._replace(pid=rank.pid + 100) for rank in first.ranks))
-        answers = RasPoller().poll([first, second], 1000.0, 0.0)
-    pids = [[rank.pid for rank in answer.report.communicators[0].ranks] for answer in answers.values() if answer.report]
-    assert pids == [[100, 101], [200, 201]]
 
 
 def test_a_process_alone_is_not_asked_about() -> None:

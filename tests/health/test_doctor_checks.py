@@ -142,14 +142,6 @@ def test_cuda_that_does_not_start(code: int, words: str) -> None:
     assert judged("host.p2p", facts(CudaStart=broken)).status is Status.SKIP
 
 
-def test_a_crash_in_the_driver_library_is_a_failed_check() -> None:
-    broken = replace(start().steps, ended_in="init", ended_by="killed by SIGSEGV")
-    check = judged("driver.cuda", facts(CudaStart=replace(start(), steps=broken)))
-    assert check.status is Status.FAIL
-    assert "init" in check.detail
-    assert "SIGSEGV" in check.detail
-
-
 @pytest.mark.parametrize(
     ("nodes", "words"),
     [
@@ -271,12 +263,6 @@ def test_gpus_that_do_not_reach_each_other() -> None:
     assert "pairs of GPUs: 0-1." in check.detail
 
 
-def test_bridges_that_redirect() -> None:
-    check = judged("host.acs", facts(PciTopology=replace(TOPOLOGY, redirecting=("0000:00:01.0",))))
-    assert check.status is Status.WARN
-    assert "0000:00:01.0" in check.detail
-
-
 @pytest.mark.parametrize(("kind", "status"), [("DMA-FQ", Status.WARN), ("identity", Status.OK), ("", Status.OK)])
 def test_an_iommu_between_the_gpus(kind: str, status: Status) -> None:
     devices = tuple(PciDevice(device.bus_id, iommu=kind) for device in TOPOLOGY.devices)
@@ -300,12 +286,6 @@ def test_devices_that_are_visible() -> None:
     assert visible("", None, None).status is Status.FAIL
     assert visible("-1", None, None).status is Status.FAIL
     assert visible("GPU-nonsense", None, None).status is Status.FAIL
-
-
-def test_hidden_devices_do_not_need_a_driver_to_be_noticed() -> None:
-    environment = replace(ENVIRONMENT, variables={"CUDA_VISIBLE_DEVICES": " "})
-    result = facts(without_driver(), Environment=environment)
-    assert judged("environment.visible_devices", result).status is Status.FAIL
 
 
 def test_no_python_at_all() -> None:

@@ -101,13 +101,6 @@ def test_a_fault_is_told_and_counts_more_than_a_power_cap(reason: str, words: st
     assert words in judgement.sentences[0]
 
 
-def test_a_fault_is_told_where_no_clock_is_known() -> None:
-    judgement = judge([], [sample(readings={"clock_sm_hertz": None}, throttle_reasons=("hw_thermal_slowdown",))])
-    assert judgement.is_slowed_by_fault
-    (sentence,) = judgement.sentences
-    assert sentence.startswith("The GPU was throttled by a high temperature (hardware thermal slowdown). ")
-
-
 def test_a_reason_that_held_only_for_a_moment_or_while_idle_is_not_told() -> None:
     hot = ("hw_thermal_slowdown",)
     idle = sample(readings={"utilization_gpu_percent": 0}, throttle_reasons=hot)
@@ -133,12 +126,6 @@ def test_a_transfer_is_compared_with_the_fastest_link_that_was_seen() -> None:
     (result, *_) = judge([figure(name="h2d", limit=None, limit_source="pcie")], samples).metrics
     assert result.limit == pytest.approx(63.0, rel=0.001)
     assert result.limit_source == "PCIe 5 x16 during the run"
-
-
-def test_nvlink_is_all_links_together() -> None:
-    samples = [sample(readings={"nvlink_bytes_per_second": rate}) for rate in (0.0, 450e9)]
-    (result, *_) = judge([figure(limit=None, limit_source="nvlink")], samples).metrics
-    assert (result.limit, result.limit_source) == (450.0, "NVLink, all links in one direction")
 
 
 @pytest.mark.parametrize("source", ["pcie", "nvlink"])

@@ -162,13 +162,6 @@ def test_a_process_that_became_another_program_or_user(kernel: FakeKernel) -> No
     assert kernel.sent == []
 
 
-def test_a_program_that_changes_its_title_is_the_same_process(kernel: FakeKernel) -> None:
-    (kernel.proc / "4000" / "exe").symlink_to("/usr/bin/python3")
-    target = target_of(kernel)
-    kernel.start(4000, 5000, "train: step 2000")
-    assert sender(kernel).send(target, SentSignal.TERM).refusal == ""
-
-
 def test_a_row_without_proof_is_never_a_target(kernel: FakeKernel) -> None:
     reason = refused(kernel, start_ticks=None, command=None, problems={"command": UNPROVEN})
     assert "Nothing proves which process" in reason
@@ -185,13 +178,6 @@ def test_gpumon_its_parents_and_its_children_are_no_targets(kernel: FakeKernel, 
     for uid in (UID, 0):
         if pid != 1 or uid == 0:
             assert words in refused(kernel, pid, uid)
-
-
-def test_a_workload_that_lost_its_parent_is_no_target(kernel: FakeKernel) -> None:
-    process = builders.process(4000, start_ticks=5000)
-    assert isinstance(sender(kernel).examine(process, workload_pids={4000}), SignalRefusal)
-    target = target_of(kernel)
-    assert "X stops" in sender(kernel).send(target, SentSignal.KILL, workload_pids={4000}).refusal
 
 
 def test_another_users_process_is_for_root_alone(kernel: FakeKernel) -> None:

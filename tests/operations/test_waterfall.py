@@ -161,25 +161,6 @@ def test_in_a_container_the_only_process_that_fits_is_the_one() -> None:
     assert "shown as the driver's process 812345" in result.notes[0]
 
 
-def test_in_a_container_nothing_is_guessed() -> None:
-    fitting = [process(pid, memory_bytes=45 * GIB, problems=UNSEEN) for pid in (812345, 812346)]
-    result = waterfall(gpu(*fitting, used=90 * GIB), probe(57, statistics()))
-    assert sizes(result, 57) == {}
-    assert "one of 812345, 812346" in result.notes[0]
-    one = fitting[0]
-    two = waterfall(gpu(one, used=90 * GIB), probe(57, statistics()) | probe(58, statistics()))
-    assert sizes(two, 57) == sizes(two, 58) == {}
-    assert len(two.notes) == 2
-
-
-def test_where_the_listed_processes_hold_it_already_nothing_is_drawn_twice() -> None:
-    listed = process(812345, memory_bytes=39 * GIB, problems=UNSEEN)
-    result = waterfall(gpu(listed, used=39 * GIB), probe(57, statistics()))
-    assert sizes(result, 57) == {}
-    assert sizes(result, 812345) == {PartKind.UNPROBED: 39}
-    assert "none of the processes that the driver lists holds as much" in result.notes[0]
-
-
 def test_an_unknown_list_of_processes_is_told() -> None:
     why = Problem(ProblemCode.NO_PERMISSION, "Not allowed.")
     result = waterfall(gpu(processes=None, problems={"processes": why}), {})
@@ -301,14 +282,6 @@ def test_what_came_back_and_what_stays_is_told() -> None:
 )
 def test_nothing_came_back(after: AllocatorStatistics, words: str) -> None:
     assert words in explain_emptied(emptied(after=after), 0, 50 * GIB, 50 * GIB)[0]
-
-
-@pytest.mark.parametrize(
-    ("used_after", "words"),
-    [(48 * GIB, "only 2.00 GiB"), (51 * GIB, "did not fall"), (30 * GIB, "other processes released memory too")],
-)
-def test_the_driver_may_say_otherwise(used_after: int, words: str) -> None:
-    assert words in explain_emptied(emptied(), 0, 50 * GIB, used_after)[1]
 
 
 def test_why_cache_stays() -> None:

@@ -194,30 +194,11 @@ def test_what_is_missing_or_unknown_is_passed_over() -> None:
     assert device.history.events == 2
 
 
-def test_several_devices_keep_their_numbers() -> None:
-    events = [event("alloc", 1, 100, "f", time_us=7)]
-    made = {"segments": [segment(block(9, 64), device=3)], "device_traces": [[], events, [], []]}
-    snapshot = loaded(made)
-    assert [(device.ordinal, device.history is not None) for device in snapshot.devices] == [(1, True), (3, False)]
-
-
 def test_no_segments_with_cuda_malloc_async() -> None:
     device = device_of({"segments": [], "device_traces": [[event("alloc", 1, 100, "f", time_us=5)]]})
     assert "cudaMallocAsync" in device.notes[0]
     assert device.history is not None
     assert device.history.peak == Amount(100, 1)
-
-
-def test_nothing_at_all() -> None:
-    assert loaded({"segments": [], "device_traces": [[], []]}).devices == ()
-
-
-def test_settings_are_plain() -> None:
-    settings = {"PYTORCH_CUDA_ALLOC_CONF": "a\x1b[2Jb", "max_split_size": -1, "nested": {"1": 2}}
-    assert loaded({"segments": [], "allocator_settings": settings}).settings == {
-        "PYTORCH_CUDA_ALLOC_CONF": "a\ufffd[2Jb",
-        "max_split_size": "-1",
-    }
 
 
 def test_of_a_stack_without_end_the_innermost_frames_are_kept() -> None:

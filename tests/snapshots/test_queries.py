@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpumon.core.problems import CommandError, ExitCode
+from gpumon.core.problems import CommandError
 from gpumon.snapshots import build, perfetto
 from gpumon.snapshots.documents import snapshot_document
 from gpumon.snapshots.model import Amount, Snapshot
@@ -96,12 +96,6 @@ def test_difference(layers: Snapshot) -> None:
     assert sum(item.amount.bytes for item in none) == 195
 
 
-def test_a_snapshot_does_not_differ_from_itself() -> None:
-    one, other = loaded(real_bytes()), loaded(real_bytes())
-    for measure in Measure:
-        assert stack_changes((one, one.devices[0]), (other, other.devices[0]), measure, innermost_first=True) == []
-
-
 def test_stacks_without_number_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "MAX_USES", 3)
     snapshot = made(*[block(number, 10 + number, "active_allocated", f"f{number}") for number in range(10)])
@@ -153,13 +147,6 @@ def test_the_trace_is_written_whole_and_over_nothing(tmp_path: Path) -> None:
         perfetto.save(loaded(real_bytes(), 1), path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_the_trace_of_no_history(layers: Snapshot, tmp_path: Path) -> None:
-    with pytest.raises(CommandError) as caught:
-        perfetto.save(layers, tmp_path / "trace.json")
-    assert caught.value.exit_code == ExitCode.BAD_VERDICT
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_failed_allocations_are_in_the_trace_and_in_the_document() -> None:

@@ -112,15 +112,6 @@ def test_a_history_that_leaves_out_free_requested() -> None:
     assert snapshot.devices[0].notes == ()
 
 
-def test_what_is_older_than_a_history_that_leaves_out_free_requested() -> None:
-    traces = timed(event("alloc", 0, 10, "a"), event("free_completed", 500, 70), event("alloc", 20, 5, "b"))
-    snapshot = loaded({"segments": [segment(block(0, 10), block(20, 5))], "device_traces": traces})
-    history = snapshot.devices[0].history
-    assert history is not None
-    assert (history.earlier_bytes, history.peak) == (70, Amount(80, 2))
-    assert names(snapshot, Measure.PEAK) == {"a": Amount(10, 1), EARLIER: Amount(70, 1)}
-
-
 def test_what_waits_for_a_stream_when_the_history_begins_is_not_allocated() -> None:
     traces = timed(
         event("free_completed", 500, 70),
@@ -130,13 +121,6 @@ def test_what_waits_for_a_stream_when_the_history_begins_is_not_allocated() -> N
     history = device_of({"segments": [], "device_traces": traces}).history
     assert history is not None
     assert (history.earlier_bytes, history.peak) == (0, Amount(10, 1))
-
-
-def test_what_was_there_before_is_not_less_than_what_was_freed() -> None:
-    traces = timed(event("alloc", 0, 100, "a"), event("free_requested", 500, 80))
-    history = device_of({"segments": [], "device_traces": traces}).history
-    assert history is not None
-    assert (history.earlier_bytes, history.peak) == (80, Amount(180, 2))
 
 
 def test_expandable_segments_grow_and_shrink() -> None:
@@ -171,15 +155,6 @@ def test_a_history_that_ended_before_the_snapshot() -> None:
     assert device.history.earlier_bytes == 1000
     assert "History and segments differ" in device.notes[0]
     assert min(item.low for item in device.history.by_time.allocated) >= 0
-
-
-def test_without_times() -> None:
-    """As torch 2.0 wrote it."""
-    events = [event("alloc", number, 10, "a") for number in range(5)]
-    device = device_of({"segments": [], "device_traces": [[{**event, "time_us": 0} for event in events]]})
-    assert device.history is not None
-    assert not device.history.has_times
-    assert (device.history.duration_seconds, device.history.peak_event) == (4, 4)
 
 
 def test_times_that_run_backwards() -> None:

@@ -1,4 +1,3 @@
-import gzip
 import io
 import os
 import subprocess
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from gpumon.core.frames import encode
 from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
-from gpumon.streams import lines, recording
 from gpumon.streams.recording import RecordingReader, RecordingWriter
 from tests.builders import frame
 
@@ -146,20 +144,6 @@ def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
         assert caught.value.exit_code is ExitCode.USAGE
 
 
-@pytest.mark.parametrize("end", [b"", b"\n"])
-def test_an_endless_line_is_never_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: bytes) -> None:
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 2000)
-    monkeypatch.setattr(recording, "MAX_LINE_BYTES", 2000)
-    path = tmp_path / "day.jsonl"
-    path.write_bytes(text(series(1)) + b"x" * 3_000_000 + end + (text(series(2)[1:]) if end else b""))
-    result, reader = read(path)
-    assert result == (series(2) if end else series(1))
-    assert reader.problem is not None
-    path.write_bytes(b"x" * 3_000_000)
-    with pytest.raises(CommandError, match="not a recording"):
-        RecordingReader(path)
-
-
 @NAMES
 def test_a_pipe_with_a_name_can_be_read(tmp_path: Path, name: str) -> None:
     data = write(tmp_path / name, series(5)).read_bytes()
@@ -204,13 +188,6 @@ def test_a_scan_finds_the_duration_and_moves_nothing(tmp_path: Path, name: str) 
     short.scan(never, limit=1000)
     assert short.duration_seconds is None
     assert [record.frame for record in short] == series(200)
-
-
-def test_joined_recordings_have_one_time_line(tmp_path: Path) -> None:
-    path = write(tmp_path / "day.gz", series(3))
-    path.write_bytes(path.read_bytes() + gzip.compress(text(series(3, start=10.0))))
-    reader = RecordingReader(path)
-    assert [record.seconds for record in reader] == [0.0, 1.0, 2.0, 2.0, 3.0, 4.0]
 
 
 @NAMES

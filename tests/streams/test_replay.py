@@ -6,13 +6,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from gpumon.core.frames import encode
-from gpumon.core.model import DeviceEvent, Frame
+from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.store import HISTORY_BUCKETS, Store
 from gpumon.session.frame_session import FrameSession
@@ -168,17 +167,6 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def test_a_move_beyond_either_end_goes_to_that_end(play: Start) -> None:
-    stream = play(series(30), paused=True)
-    wait_until(lambda: stream.position.duration_seconds is not None)
-    stream.seek(1e9)
-    take(stream, lambda taken: bool(taken) and times(taken)[-1] == 129.0)
-    wait_until(lambda: stream.position.ended)
-    stream.seek(-5.0)
-    assert times(take(stream, lambda taken: bool(taken) and times(taken)[-1] == 100.0))[0] is None
-    assert not stream.position.ended
-
-
 def test_it_stays_on_the_last_frame_and_can_be_moved_back(play: Start) -> None:
     stream = play(series(10))
     take(stream, lambda _: stream.position.ended)
@@ -207,13 +195,6 @@ def test_only_the_last_of_many_moves_counts(play: Start) -> None:
         stream.seek(float(target))
     take(stream, lambda taken: bool(taken) and times(taken)[-1] == 996.0)
     wait_until(lambda: stream.position.seconds == 896.0)
-
-
-def test_a_recording_of_one_frame_repeats_in_its_interval(play: Start) -> None:
-    stream = play(series(1), speed=50.0, repeat=True)
-    started = time.monotonic()
-    take(stream, lambda taken: len(taken) >= 4)
-    assert time.monotonic() - started >= 0.05
 
 
 def test_where_recordings_were_joined_time_is_rewound(play: Start) -> None:
@@ -254,22 +235,6 @@ def test_a_long_file_is_not_searched_before_the_first_frame(play: Start, monkeyp
     assert times(take(stream, bool))[0] == 401.0, "the search for the end does not lose the next frame"
 
 
-def test_a_repeated_recording_starts_after_repetitions(play: Start) -> None:
-    stream = play(series(100), paused=True, repeat=True, watched=250.0)
-    history = take(stream, bool)
-    clock = [arrival.monotonic_seconds for arrival in history if isinstance(arrival, Frame)]
-    assert len(clock) == len(history), "time is not rewound"
-    assert clock == sorted(clock)
-    assert clock[-1] - clock[0] == pytest.approx(250, abs=2)
-    assert max(later - earlier for earlier, later in pairwise(clock)) <= 1.0
-    assert stream.position.seconds == 49.0
-    stream.set_speed(1000.0)
-    stream.set_paused(False)
-    after = times(take(stream, lambda taken: len(taken) > 200))
-    assert None not in after
-    assert after[0] == clock[-1] + 1
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("paused", [True, False])
 def test_a_short_move_forward_keeps_the_history(play: Start, paused: bool) -> None:
@@ -283,18 +248,6 @@ def test_a_short_move_forward_keeps_the_history(play: Start, paused: bool) -> No
     stream.seek(1011.5)
     assert times(take(stream, bool)) == [1111.0]
     assert moved(stream, 1001.0, 1101.0)[:2] == [None, 381.0]
-
-
-def test_alerts_and_events_of_repetitions_are_not_in_the_future(play: Start) -> None:
-    event = DeviceEvent(device().key, 79, 1_800_000_000.0, 101.0)
-    frames = [*series(1), frame(monotonic_seconds=101.0, events=(event,)), *series(1, start=102.0)]
-    stream = play(frames, speed=1000.0, repeat=True)
-    arrivals = take(stream, lambda taken: len(taken) >= 9)
-    events = [(arrival, event) for arrival in arrivals if isinstance(arrival, Frame) for event in arrival.events]
-    assert len(events) >= 2
-    for arrival, event in events:
-        assert event.monotonic_seconds == arrival.monotonic_seconds
-        assert event.time_seconds == arrival.time_seconds
 
 
 def test_damage_is_told_and_passed_over(tmp_path: Path) -> None:
@@ -334,17 +287,6 @@ def test_a_pipe_tells_its_frames_its_damage_and_its_end() -> None:
     os.close(writing)
     wait_until(lambda: stream.problem is not None and stream.problem.code is ProblemCode.STREAM_ENDED)
     assert str(stream.problem) == "The stream ended. The screen shows the last frame."
-
-
-@pytest.mark.parametrize("data", [b"", b"bash: gpumon: command not found\n"])
-def test_a_pipe_without_a_frame_says_so(data: bytes) -> None:
-    reading, writing = os.pipe()
-    os.write(writing, data)
-    os.close(writing)
-    stream = PipeStream(reading, "box")
-    stream.start()
-    wait_until(lambda: stream.problem is not None and stream.problem.code is ProblemCode.STREAM_ENDED)
-    assert "before its first frame" in str(stream.problem)
 
 
 def test_a_file_that_is_no_recording_is_refused_before_anything_is_shown(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,11 @@ import pytest
 from gpumon.core.problems import ProblemCode
 from gpumon.workload_runs import results as results_module
 from gpumon.workload_runs.results import (
-    SavingResult,
     is_comparable,
     last_similar,
     recent_results,
     results_file,
     save_result,
-    saved_results,
 )
 from tests.core.test_ownership import needs_root
 
@@ -192,33 +189,3 @@ def test_a_result_of_another_host_is_no_measure_and_one_of_an_unknown_host_is() 
     assert not is_comparable(record(host="box02"), record(host="box01"))
     assert not is_comparable(record(verdict="fail"), record())
     assert not is_comparable(record(uuid="GPU-2"), record())
-
-
-def test_a_history_reads_more_than_the_end_of_the_file_and_is_bounded(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(results_module, "_TAIL_BYTES", 500)
-    monkeypatch.setattr(results_module, "_HISTORY_BYTES", 2000)
-    for number in range(30):
-        save_result(record(number))
-    recent = len(list(recent_results()))
-    kept = [result["number"] for result in saved_results()]
-    assert 0 < recent < len(kept) < 30
-    assert kept == list(range(29, 29 - len(kept), -1))
-
-
-def test_a_user_without_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container with any user ID: the run ends, and the reason is reported."""
-
-    def no_home() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    monkeypatch.setattr(Path, "home", no_home)
-    ended = threading.Event()
-    saving = SavingResult({"workload": "x"}, is_kept=True, ring=ended.set)
-    saving.start()
-    assert ended.wait(10)
-    assert saving.is_over
-    assert saving.problem is not None
-    assert "no home folder" in saving.problem.reason

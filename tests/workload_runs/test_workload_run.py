@@ -151,14 +151,6 @@ def test_without_a_match_no_gpu_is_watched_and_the_run_goes_on(run: WorkloadRun,
     assert events[-2].fields["verdict"] == "ok"
 
 
-def test_a_reading_that_is_not_of_this_moment_is_no_sample(run: WorkloadRun) -> None:
-    deliver(run, plan(CHIP))
-    run.allow()
-    run.observe(frame(devices=(device(0), device(1, age_seconds=30.0))))
-    assert run.device is not None
-    assert not run.samples
-
-
 def test_neighbours_are_others_on_its_gpu_and_never_itself(run: WorkloadRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(run.child), "pid", 4001)
     shared = device(1, processes=(process(4001), process(4002)))
@@ -228,19 +220,6 @@ def test_memory_errors_during_the_run_make_the_verdict_worse(
     before, later = (frame(devices=(device(1, readings={metric: value}),)) for value in (3, 4))
     events = whole(run, before, later, verdict=verdict)
     assert events[0].fields["verdict"] == after
-
-
-def test_a_long_run_keeps_its_first_sample(run: WorkloadRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpumon.operations.workload._MAX_SAMPLES", 8)
-    deliver(run, plan(CHIP))
-    run.allow()
-    for second in range(50):
-        run.observe(frame(time_seconds=1_800_000_000.0 + second))
-    times = [sample.time_seconds - 1_800_000_000.0 for sample in run.samples]
-    assert times[0] == 0
-    assert times[-1] == 49
-    assert times == sorted(times)
-    assert len(times) <= 8
 
 
 @pytest.mark.parametrize(("verdict", "after"), [("ok", "fail"), ("warn", "fail"), ("cancelled", "cancelled")])
