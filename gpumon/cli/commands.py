@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -139,9 +140,11 @@ def record(file: Path, interval: float, duration: float | None, anonymize: bool,
     To watch another host: ssh box gpumon record - | gpumon replay -
     """
     from gpumon.operations.record import record as run
+    from gpumon.session.host_reports import HostReports
     from gpumon.streams.live import LiveStream
 
-    run(LiveStream(interval), file, duration, anonymize=anonymize, activity=activity)
+    with closing(HostReports()) as reports:
+        run(LiveStream(interval), file, duration, anonymize=anonymize, activity=activity, reports=reports.read)
 
 
 @gpumon.command(short_help="Play a recording, or frames from a pipe.")
@@ -262,10 +265,13 @@ gpumon.commands.update(
     completion="shell_support:completion",
     config="config_command:config_command",
     devices="host_reports:devices",
+    disable="enable:disable",
     doctor="doctor:doctor",
+    enable="enable:enable",
     explain="explain:explain",
     exporter="exporter:exporter",
     fleet="fleet:fleet",
+    hang="hang:hang",
     job="job:job",
     jobs="jobs:jobs",
     man="shell_support:man",

@@ -21,7 +21,7 @@ from gpumon.session.probe_registry import ProbeRegistry, Watcher
 from gpumon.session.process_registry import ProcessesState, ProcessRegistry
 from gpumon.session.signal_controller import SignalController
 from gpumon.session.table_memory import TableMemory
-from gpumon.session.view_state import JobsState, ProbesState, ViewState
+from gpumon.session.view_state import JobsState, ViewState
 from gpumon.session.wait_registry import WaitRegistry
 from gpumon.session.workload_controller import WorkloadController
 from gpumon.streams.base import DEMO_TITLE, Stream, SupportsCallStats, SupportsOnDemand
@@ -297,13 +297,13 @@ class AppSession:
         return state._replace(
             has_tour=self._has_tour,
             workloads=self.workloads.state(),
-            probes=self.probes.state() if state.is_this_host else ProbesState(),
+            probes=self.shown_probes.state(),
             processes=self.processes.state if state.is_this_host else ProcessesState(),
             costs=tuple(self._cost_samples),
             is_read_only=self.is_read_only,
             wait_count=len(self.waits.armed),
             fleet=None if self.fleet is None else self.fleet.state(),
-            jobs=self.jobs.state if state.is_this_host else self._frame_jobs(state.frame),
+            jobs=self.jobs.state if state.is_this_host else self._recorded_jobs(state.frame),
         )
 
     def close(self) -> None:
@@ -315,8 +315,17 @@ class AppSession:
         for frames in (self.shown, self.home):
             frames.stream.close()
 
-    def _frame_jobs(self, frame: Frame) -> JobsState:
-        """The jobs of a recording or another host, while a screen shows them."""
+    @property
+    def shown_probes(self) -> ProbeRegistry:
+        """The probes of this host, or those of the recording that is shown."""
+        recorded = self.shown.recorded
+        return self.probes if recorded is None else recorded.registry
+
+    def _recorded_jobs(self, frame: Frame) -> JobsState:
+        """The jobs of a recording; where it has none, those that its processes show, while a screen shows them."""
+        recorded = None if self.shown.recorded is None else self.shown.recorded.jobs
+        if recorded is not None:
+            return recorded
         if not self._demand.jobs:
             return JobsState()
         from gpumon.operations.training_jobs.frame_jobs import frame_jobs  # late: few sessions need it

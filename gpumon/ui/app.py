@@ -277,7 +277,7 @@ class GpumonApp(BaseApp):
 
     def send_probe_request(self, message: messages.ProbeRequested) -> None:
         """Send a request to a probe."""
-        self.session.probes.request(message.number, message.probe, message.kind, **message.options)
+        self.session.shown_probes.request(message.number, message.probe, message.kind, **message.options)
         self.draw()
 
     def acknowledge(self, message: messages.AcknowledgeRequested) -> None:

@@ -58,6 +58,7 @@ def wait_for(folder: Path, *, is_there: bool) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("line", ["", "x", "0", "-5", "1.5", "1 2", "1 --timeout nan", "1 --timeout -1"])
 def test_wrong_usage(environment: dict[str, str], line: str) -> None:
     done = run("attach", *line.split(), env=environment)
