@@ -126,9 +126,8 @@ def _note_from_outside(ranks: Sequence[RankWatch], now: float) -> None:
     """
     for rank in ranks:
         rank.note_run(now)
-    collectives = [rank.collective for rank in ranks]
-    waiting = [rank for rank, name in zip(ranks, collectives, strict=True) if name]
-    if not waiting and any(name is not None for name in collectives):
+    waiting = [rank for rank in ranks if rank.is_in_collective]
+    if not waiting and any(rank.is_in_collective is False for rank in ranks):
         progressed = max(rank.moved for rank in ranks)
     else:
         progressed = min(rank.moved for rank in waiting or ranks)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.collectives import FlightRecording
-from gpumon.core.problems import Problem
+from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.procfs import read_stat, read_thread_times
 from gpumon.core.ranks import GpuSignature, RankEvidence
 from gpumon.core.stacks import StackFrame, ThreadStack
@@ -18,7 +18,7 @@ from gpumon.insight.hangs import is_working
 from gpumon.operations.rank_state import RankState, read_state
 from gpumon.probe.messages import Answer, Probe, RequestKind
 from gpumon.probe.stack_file import read_stack
-from gpumon.stacks.classify import collective_function
+from gpumon.stacks.classify import collective_function, is_in_backward
 from gpumon.stacks.outside import OutsideError, read_threads
 from gpumon.stacks.places import is_program
 
@@ -47,11 +47,12 @@ _STATE_SECONDS: Final = 4.0
 _FUNCTIONS_SECONDS: Final = 8.0
 """Age of the samples by which the functions are counted."""
 _REFUSED_SECONDS: Final = 30.0
-"""Time between two attempts to read stacks from outside after one has failed."""
+"""Time between two attempts to read stacks from outside where that is not possible now."""
+_REFUSALS: Final = frozenset({ProblemCode.NO_PERMISSION, ProblemCode.LIBRARY_NOT_FOUND})
 _MIN_MOVING_SHARE: Final = 0.001
 """A main thread that uses less of a core at most looks now and then whether something has come."""
 _MIN_MOVING_PROCESS_SHARE: Final = 0.02
-"""Likewise a whole process, where the stack of the main thread is unknown."""
+"""Likewise a process, where the stack of the main thread does not show that the other threads do not matter."""
 _HELD_SECONDS: Final = 6.0
 """C code holds the GIL if the thread that holds it stands at the same line for this long."""
 
@@ -138,9 +139,9 @@ class RankWatch:
         return self._probe is not None or self._ras_counts is not None
 
     @property
-    def collective(self) -> str | None:
-        """The collective in which its main thread is, by its stack; empty for none, None if the stack is unknown."""
-        return collective_function(self._stack) if self._stack else None
+    def is_in_collective(self) -> bool | None:
+        """Whether its main thread may wait in a collective, by its stack; None if the stack is unknown."""
+        return bool(collective_function(self._stack)) or is_in_backward(self._stack) if self._stack else None
 
     def note_run(self, now: float) -> None:
         """Notice whether the main thread has run since the last call; /proc shows that to everybody."""
@@ -152,7 +153,8 @@ class RankWatch:
             if before is None or seconds <= 0:
                 return
             thread, process = ((new - old) / seconds for new, old in zip(used, before, strict=True))
-            if thread >= _MIN_MOVING_SHARE or (not self._stack and process >= _MIN_MOVING_PROCESS_SHARE):
+            is_alone = self._stack and not is_in_backward(self._stack)  # otherwise, other threads may work for it
+            if thread >= _MIN_MOVING_SHARE or (not is_alone and process >= _MIN_MOVING_PROCESS_SHARE):
                 self.moved = now
 
     def quiet_seconds(self, now: float) -> float:
@@ -318,7 +320,8 @@ class RankWatch:
 
     def _read_outside(self, now: float, interval: float) -> None:
         """Read the stacks without a probe, if that is due."""
-        if now - self._outside_at < (interval if self._outside_problem is None else _REFUSED_SECONDS):
+        is_refused = self._outside_problem is not None and self._outside_problem.code in _REFUSALS
+        if now - self._outside_at < (_REFUSED_SECONDS if is_refused else interval):
             return
         self._outside_at, before = now, self._stack
         try:

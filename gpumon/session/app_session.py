@@ -102,6 +102,7 @@ class AppSession:
         notify: How to notify the user of new alerts of this host.
         report: Called with what is wrong with notifications.
         is_read_only: Whether nothing may be changed: no signals, no requests to empty a cache, no workloads.
+        load_probe: Before a probe is loaded into a process: ``ask``; ``own`` asks for other users only; or ``never``.
         fleet: Where a fleet comes from, or None.
     """
 
@@ -118,6 +119,7 @@ class AppSession:
         notify: NotifySettings = NO_NOTICES,
         report: Callable[[Problem], None] = lambda _: None,
         is_read_only: bool = False,
+        load_probe: str = "ask",
         fleet: "FleetSource | None" = None,
     ) -> None:
         self._bells = bells
@@ -134,6 +136,7 @@ class AppSession:
         self.waits = WaitRegistry(self.notifier.run_command_for)
         self.fleet = None if fleet is None else self._fleet_registry(fleet)
         self.is_read_only = is_read_only
+        self._load_probe = "never" if is_read_only else load_probe
         self._history_seconds = history_seconds
         self._thresholds = thresholds
         self._guest: FrameSession | None = None
@@ -301,6 +304,7 @@ class AppSession:
             processes=self.processes.state if state.is_this_host else ProcessesState(),
             costs=tuple(self._cost_samples),
             is_read_only=self.is_read_only,
+            load_probe=self._load_probe,
             wait_count=len(self.waits.armed),
             fleet=None if self.fleet is None else self.fleet.state(),
             jobs=self.jobs.state if state.is_this_host else self._recorded_jobs(state.frame),

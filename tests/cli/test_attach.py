@@ -59,7 +59,7 @@ def wait_for(folder: Path, *, is_there: bool) -> None:
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("line", ["", "x", "0", "-5", "1.5", "1 2", "1 --timeout nan", "1 --timeout -1"])
+@pytest.mark.parametrize("line", ["-5", "1 2", "1 --timeout nan", "1 --timeout -1"])
 def test_wrong_usage(environment: dict[str, str], line: str) -> None:
     done = run("attach", *line.split(), env=environment)
     assert (done.returncode, done.stdout) == (2, "")
@@ -72,7 +72,14 @@ def test_itself(environment: dict[str, str]) -> None:
     assert "is gpumon itself" in done.stderr
 
 
-@pytest.mark.parametrize("pid", [str((1 << 22) + 1), "99999999999999999999"])
+def test_without_a_name_it_needs_a_terminal_to_ask_on(environment: dict[str, str]) -> None:
+    done = run("attach", env=environment)
+    assert (done.returncode, done.stdout) == (3, "")
+    done = run("attach", "no-such-job", env=environment)
+    assert (done.returncode, "no training run called no-such-job" in done.stderr) == (3, True)
+
+
+@pytest.mark.parametrize("pid", ["0", str((1 << 22) + 1), "99999999999999999999"])
 def test_no_such_process(environment: dict[str, str], pid: str) -> None:
     done = run("attach", pid, env=environment)
     assert (done.returncode, done.stdout) == (3, "")

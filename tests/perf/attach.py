@@ -162,6 +162,11 @@ def program(python: str, name: str, folder: Path) -> Iterator["subprocess.Popen[
 def harm(process: "subprocess.Popen[str]", blocked: str) -> str:
     """What is wrong with a program at its end; empty if nothing is."""
     now = blocked_signals(process.pid)
+    for _ in range(200):  # subprocess blocks signals itself while it forks
+        if now == blocked:
+            break
+        time.sleep(0.01)
+        now = blocked_signals(process.pid)
     try:
         out, err = process.communicate("\n", PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:

@@ -112,7 +112,7 @@ def test_half_a_terminal_gets_the_text(real: Path, redirection: str) -> None:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("arguments", [[], ["a", "b", "c"], ["a", "--top", "0"]])
+@pytest.mark.parametrize("arguments", [["a", "b", "c"], ["a", "--top", "0"]])
 def test_wrong_usage(arguments: list[str]) -> None:
     assert run("snapshot", *arguments, env=ENVIRONMENT).returncode == 2
 

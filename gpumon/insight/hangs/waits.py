@@ -8,7 +8,7 @@ from typing import Final
 from gpumon.core.collectives import CollectiveState, RecordedCollective
 from gpumon.core.ranks import RankEvidence
 from gpumon.insight.hangs.standing import is_elsewhere
-from gpumon.stacks.classify import collective_function
+from gpumon.stacks.classify import collective_function, is_in_backward
 from gpumon.stacks.tables import POINT_TO_POINT_FUNCTIONS
 
 _SAME_SIZES: Final = frozenset(
@@ -24,6 +24,7 @@ _SAME_SIZES: Final = frozenset(
 )
 """Collectives whose tensors have the same shape on every rank."""
 _DEFAULT: Final = "default_pg"
+IN_BACKWARD: Final = "all_reduce in backward()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,12 @@ def _waits_of_rank(rank: RankEvidence, absentees: "_Absentees") -> Iterator[Wait
 
 
 def _function_of(rank: RankEvidence) -> str:
-    """The collective in which the stack of a rank is; empty for none and for messages between two ranks."""
+    """The collective in which the stack of a rank is; empty for none and for messages between two ranks.
+
+    The one of DistributedDataParallel has no frame: a rank waits in it if its main thread does not run in backward().
+    """
+    if rank.recording is None and rank.system_call == "futex" and is_in_backward(rank.stack):
+        return IN_BACKWARD
     function = collective_function(rank.stack)
     return "" if function in POINT_TO_POINT_FUNCTIONS else function
 
