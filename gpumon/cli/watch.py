@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from gpumon.cli.attaching import chosen_target, confirm
+from gpumon.cli.attaching import chosen_target
 from gpumon.cli.options import NumberRange, debug_option
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
@@ -109,7 +109,7 @@ def attach(target: str | None, timeout: float, detach: bool, verbose: bool) -> i
     """
     chosen = chosen_target(target)
     if target is None:
-        confirm(f"{'End the probe in' if detach else 'Load the probe into'} {chosen}?")
+        click.confirm(f"{'End the probe in' if detach else 'Load the probe into'} {chosen}?", abort=True, err=True)
     if os.getpid() in chosen.pids:
         raise click.UsageError(f"PID {os.getpid()} is gpumon itself.")
     if detach:
@@ -138,10 +138,10 @@ def _load(pids: "tuple[int, ...]", timeout: float, *, is_verbose: bool) -> None:
 
     results = load_probes(pids, lambda process: click.echo(waiting_text(process), err=True), timeout)
     good = [result for result in results.values() if not isinstance(result, CommandError)]
-    for number, result in enumerate(good, 1):
-        click.echo(_text(result, has_next=number == len(good)))
-        if is_verbose and result.stopped_seconds:
-            click.echo(f"The main thread stood still for {1000 * result.stopped_seconds:.2f} ms.")
+    for number, attached in enumerate(good, 1):
+        click.echo(_text(attached, has_next=number == len(good)))
+        if is_verbose and attached.stopped_seconds:
+            click.echo(f"The main thread stood still for {1000 * attached.stopped_seconds:.2f} ms.")
     for result in results.values():
         if isinstance(result, CommandError):
             raise result
