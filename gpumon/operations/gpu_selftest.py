@@ -16,7 +16,7 @@ from gpumon.workload_runs.interpreter import find_interpreter
 _RUN_SECONDS: Final = 60.0
 _GPUMON: Final = (sys.executable, "-m", "gpumon")
 _WORKLOAD: Final = (
-    *("run", "matmul", "--json"),
+    *("run", "matmul", "--device", "cuda:0", "--json"),
     *("--set", "size=1024", "--set", "duration=1.5", "--set", "memory_percent=1"),
 )
 _CACHED_MIB: Final = 64
