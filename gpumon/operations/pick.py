@@ -6,8 +6,14 @@ from itertools import combinations
 from math import comb
 from typing import Final, NamedTuple
 
-from gpumon.core import device_use
-from gpumon.core.device_use import IdleTime, computing_processes, is_idle, is_much_unattributed
+from gpumon.core.device_use import (
+    FreeCheck,
+    IdleTime,
+    computing_processes,
+    is_idle,
+    is_much_unattributed,
+    is_utilized,
+)
 from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.topology import PathLevel, Topology
@@ -87,6 +93,7 @@ class Picker:
         self._read_topology = read_topology
         self._topology: Topology | None = None
         self._idle: dict[str, IdleTime] = {}
+        self._free: dict[str, FreeCheck] = {}
 
     def pick(self, frame: Frame) -> tuple[Device, ...]:
         """The picked devices, which are now reserved.
@@ -96,6 +103,8 @@ class Picker:
         """
         chosen = select_devices(self._request.devices, frame.devices)
         devices = with_instances(chosen, frame.devices)
+        for device in frame.devices:
+            self._free.setdefault(device.key, FreeCheck()).add(device)
         for device in devices:
             self._idle.setdefault(device.key, IdleTime()).add(
                 frame.monotonic_seconds, is_idle(device), 3 * frame.interval_seconds
@@ -135,7 +144,7 @@ class Picker:
         owner = owners.get(device.uuid or "")
         if owner is not None:
             return f"is reserved for PID {owner.pid} by gpumon pick", False
-        is_free = device_use.is_free(device)
+        is_free = self._free[device.key].is_free
         needed = self._request.free_bytes
         if needed is not None:
             free = device.get("memory_free_bytes")
@@ -200,7 +209,9 @@ def _held_by(device: Device) -> str:
     users = sorted(computing_processes(device), key=lambda process: -(process.memory_bytes or 0))
     if not users:
         held = device.get("memory_unattributed_bytes") or 0
-        return f": {bytes_text(held)} by no visible process" if is_much_unattributed(device) else ""
+        if is_much_unattributed(device):
+            return f": {bytes_text(held)} by no visible process"
+        return " by a process that is not visible here" if is_utilized(device) else ", or was in use a moment ago"
     texts = [
         f"{process.user or 'unknown user'} (PID {process.pid}, {bytes_text(process.memory_bytes)})"
         for process in users[:_MAX_NAMED]

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from gpumon.core import device_use
+from gpumon.core.device_use import FreeCheck
 from gpumon.core.model import Device, Frame
 from gpumon.core.problems import CommandError, ExitCode
 from gpumon.core.units import age_text
@@ -27,8 +27,9 @@ class Condition(NamedTuple):
 
 
 def is_free() -> Condition:
-    """No process computes on the GPU, and no invisible process holds much of its memory."""
-    return Condition(device_use.is_free, lambda _: "is free")
+    """The GPU is free."""
+    checks: dict[str, FreeCheck] = {}
+    return Condition(lambda device: checks.setdefault(device.key, FreeCheck()).add(device), lambda _: "is free")
 
 
 def memory_above(percent: float) -> Condition:

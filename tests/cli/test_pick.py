@@ -16,7 +16,8 @@ FIRST = "GPU-6d6f636b-4d6f-5b6b-8c01-000000000000"
 
 @pytest.fixture
 def environment(nvml_mock: NvmlMock, tmp_path: Path) -> Environment:
-    return {**nvml_mock.environment(gpus=4), "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    host = nvml_mock.environment(gpus=4, NVML_MOCK_IDLE="1")
+    return {**host, "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
 
 
 def test_for_cuda_visible_devices(environment: Environment) -> None:
@@ -79,6 +80,7 @@ def test_the_json_document(environment: Environment) -> None:
     assert [device["index"] for device in document["devices"]] == [2]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [

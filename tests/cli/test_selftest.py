@@ -111,6 +111,7 @@ def test_without_a_driver_selftest_opens_the_screens_on_the_demo(nvml_mock: Nvml
     assert not [check for check in checks if check["status"] == "fail"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", ["nonsense", "0x0", "80", "80x", "x24", "-1x5", "80x24x2", "1001x10"])
 def test_an_invalid_size(nvml_mock: NvmlMock, size: str) -> None:
     done = run("selftest", "--demo", "--size", size, env=nvml_mock.environment())

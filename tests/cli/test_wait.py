@@ -52,7 +52,7 @@ def test_memory() -> None:
 
 
 def test_a_free_gpu_ends_the_wait_when_its_process_ends(nvml_mock: NvmlMock) -> None:
-    done = run("wait", "--gpu", "1", "--free", env=nvml_mock.environment(gpus=2))
+    done = run("wait", "--gpu", "1", "--free", env=nvml_mock.environment(gpus=2, NVML_MOCK_IDLE="1"))
     assert (done.returncode, done.stdout) == (0, "GPU 1 is free.\n")
 
 
