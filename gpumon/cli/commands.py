@@ -272,6 +272,7 @@ gpumon.commands.update(
     man="shell_support:man",
     memory="host_reports:memory",
     pick="choosing:pick",
+    report="report:report",
     results="results:results",
     run="run:run",
     snapshot="snapshot:snapshot",
