@@ -1,7 +1,10 @@
 """Reports of runs, from frames and samples that are made here, and the comparison of two runs."""
 
+import json
 import math
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -132,6 +135,31 @@ def test_a_report_of_another_schema_is_refused(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text('{"schema":2,"kind":"gpumon_report"}')
     with pytest.raises(CommandError, match="schema 2"):
         load_report(tmp_path / "report.json")
+
+
+def test_watch_reports_a_command_that_fails_and_passes_its_output_and_status_on(tmp_path: Path) -> None:
+    code = "echo out; echo 'RuntimeError: boom' >&2; exit 3"
+    watched = subprocess.run(
+        [sys.executable, "-m", "gpumon", "watch", "--report", str(tmp_path / "run"), "--", "sh", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert (watched.returncode, watched.stdout) == (3, "out\n")
+    assert "RuntimeError: boom" in watched.stderr
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert (report["exit_status"], report["has_ended"]) == (3, True)
+    assert "boom" in (tmp_path / "run" / "output.log").read_text()
+    again = subprocess.run(
+        [sys.executable, "-m", "gpumon", "watch", "--report", str(tmp_path / "run"), "--", "true"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert again.returncode == 2
+    assert "already has a run" in again.stderr
 
 
 def run_of_steps(generator: random.Random, factor: float = 1.0, count: int = 300) -> list[tuple[float, float]]:
