@@ -259,6 +259,7 @@ def selftest(  # noqa: PLR0917 - click passes them by name
 
 gpumon.commands.update(
     attach="watch:attach",
+    compare="report:compare",
     completion="shell_support:completion",
     config="config_command:config_command",
     devices="host_reports:devices",

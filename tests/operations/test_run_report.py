@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gpumon.core.problems import CommandError
+from gpumon.operations.run_report.compare import compare_reports, parse_condition
 from gpumon.operations.run_report.document import report_document
 from gpumon.operations.run_report.journal import FRAMES, JOURNAL, JournalWriter, load_report
 from gpumon.operations.run_report.run_data import RunData
@@ -188,3 +189,13 @@ def test_equal_runs_are_seldom_called_different_and_others_are() -> None:
 def test_two_hundred_pairs() -> None:
     assert shown(200, 1.0) <= 10  # 5 %
     assert shown(200, 1.03) >= 160  # the power at 3 %
+
+
+def test_a_condition_is_shown_refuted_or_undecided() -> None:
+    comparisons = compare_reports(document(), document(slow_from=0), 0.95)
+    states = [parse_condition(text).state(comparisons) for text in ("step_time > +5%", "step_time > +90%")]
+    assert states == [True, False]
+    few = document() | {"steps": None}
+    assert parse_condition("step_time > +5%").state(compare_reports(few, few, 0.95)) is None
+    with pytest.raises(CommandError, match="not a condition"):
+        parse_condition("speed > 5")
