@@ -26,7 +26,7 @@ MIN_SECONDS: Final = 10.0
 STEPS: Final = 10.0
 """A job hangs after this many of its usual steps at the earliest."""
 MIN_COUNTED_SECONDS: Final = 20.0
-"""Likewise where NCCL's counts alone show progress, which are read every ten seconds."""
+"""Likewise without a probe: NCCL's counts are read every ten seconds, and the usual step time is unknown."""
 _MIN_SLOW_SECONDS: Final = 1.0
 """A step that takes less is not called slow; where the usual step time is not sure yet, `MIN_SECONDS`."""
 MAKES_PROGRESS: Final = "The job makes progress."
@@ -54,8 +54,7 @@ def judge_hang(ranks: Sequence[RankEvidence], now_monotonic: float) -> HangVerdi
         return HangVerdict(
             HangKind.UNDECIDED, False, "No source shows whether the ranks make progress.", evidence=evidence
         )
-    is_counted = any(rank.ras_counts for rank in running) and not any(rank.has_probe for rank in running)
-    least = MIN_COUNTED_SECONDS if is_counted else MIN_SECONDS
+    least = MIN_SECONDS if any(rank.has_probe for rank in running) else MIN_COUNTED_SECONDS
     limit = max(least, STEPS * max((rank.typical_step_seconds or 0.0 for rank in running), default=0.0))
     if since < limit:
         return _running(running, evidence)
@@ -110,7 +109,7 @@ def _stalled(
         return _deadlock(waits, running, since)
     if waits:
         return _without_reason(waits, running, since)
-    return _without_wait(running, since)
+    return _without_stacks(running, since, limit) or _without_wait(running, since)
 
 
 def _blocked_by(rank: RankEvidence, waits: Sequence[Wait], since: float, limit: float, now: float) -> HangVerdict:
@@ -132,7 +131,8 @@ def _blocked_by(rank: RankEvidence, waits: Sequence[Wait], since: float, limit: 
 def _mismatched(mismatch: Mismatch, running: Sequence[RankEvidence], since: float) -> HangVerdict:
     odd = mismatch.odd or tuple(mismatch.calls)[-1:]
     calls = Counter(mismatch.calls.values())
-    label = f"collective #{mismatch.sequence}{group_clause(mismatch.group)}"
+    numbered = "" if mismatch.sequence is None else f" #{mismatch.sequence}{group_clause(mismatch.group)}"
+    label = f"collective{numbered}" if numbered else "a collective"
     parts = [
         f"{_rank_list(rank for rank, call in mismatch.calls.items() if call == text)} called {text}" for text in calls
     ]
@@ -140,7 +140,7 @@ def _mismatched(mismatch: Mismatch, running: Sequence[RankEvidence], since: floa
     line = "" if rank is None else line_of(rank)
     place = f", in {line}" if line else ""
     summary = f"The ranks differ in {label}: {'; '.join(parts)}{place}; no progress{_during(since)}."
-    collective = f"{mismatch.calls[odd[0]]} #{mismatch.sequence}{group_clause(mismatch.group)}"
+    collective = f"{mismatch.calls[odd[0]]}{numbered}"
     waiting = tuple(sorted(number for number in mismatch.calls if number not in odd))
     number = odd[0] if len(odd) == 1 else None
     return HangVerdict(HangKind.MISMATCHED, True, summary, number, collective, line, waiting_ranks=waiting)
@@ -184,6 +184,25 @@ def _without_reason(waits: Sequence[Wait], running: Sequence[RankEvidence], sinc
         return HangVerdict(HangKind.TRANSPORT, True, summary, None, label, line, waiting_ranks=waiting)
     summary = f"All ranks are in {label}{_during(since)}, and it does not return."
     return HangVerdict(HangKind.UNDECIDED, True, summary, None, label, line, waiting_ranks=waiting)
+
+
+def _without_stacks(running: Sequence[RankEvidence], since: float, limit: float) -> HangVerdict | None:
+    """The verdict by the system calls of the main threads alone: one rank does not wait as the others do; else None."""
+    if any(rank.stack or rank.recording for rank in running):
+        return None
+    waiting = tuple(rank.rank for rank in running if standing_of(rank) is Standing.WAITS_FOR_LOCK)
+    others = [rank for rank in running if rank.rank not in waiting]
+    if len(others) != 1 or not waiting or standing_of(others[0]) in {Standing.STOPPED, Standing.UNKNOWN}:
+        return None
+    rank = others[0]
+    standing = standing_of(rank)
+    is_hang = since >= (BUSY_FACTOR * limit if standing is Standing.COMPUTES else limit) and not is_working(rank)
+    summary = (
+        f"Rank {rank.rank} does not wait as the others do: {description(rank)} for {duration_text(since)}; "
+        f"{_ranks_wait(waiting)} in a futex, probably in a collective."
+    )
+    kind = kind_of(standing) if is_hang else HangKind.SLOW
+    return HangVerdict(kind, is_hang, summary, rank.rank, waiting_ranks=waiting)
 
 
 def _without_wait(running: Sequence[RankEvidence], since: float) -> HangVerdict:
@@ -249,7 +268,7 @@ def _clauses(rank: RankEvidence) -> Iterator[str]:
         yield f"{label} is {collective.state.value} (flight recorder)"
     frame = frame_of(rank)
     if frame is not None:
-        source = "faulthandler" if rank.gil_is_held else "stack"
+        source = "py-spy" if not rank.has_probe else "faulthandler" if rank.gil_is_held else "stack"
         yield f"{line_of(rank)} in {frame.function} ({source})"
     state = _state(rank)
     if state:

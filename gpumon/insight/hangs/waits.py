@@ -8,7 +8,8 @@ from typing import Final
 from gpumon.core.collectives import CollectiveState, RecordedCollective
 from gpumon.core.ranks import RankEvidence
 from gpumon.insight.hangs.standing import is_elsewhere
-from gpumon.stacks.classify import collective_function
+from gpumon.stacks.classify import collective_function, is_in_backward
+from gpumon.stacks.tables import POINT_TO_POINT_FUNCTIONS
 
 _SAME_SIZES: Final = frozenset(
     {
@@ -23,6 +24,7 @@ _SAME_SIZES: Final = frozenset(
 )
 """Collectives whose tensors have the same shape on every rank."""
 _DEFAULT: Final = "default_pg"
+IN_BACKWARD: Final = "all_reduce in backward()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,13 @@ class Mismatch:
 
     Attributes:
         group: The group.
-        sequence: The number of the collective.
+        sequence: The number of the collective; None if only the stacks show the calls.
         calls: What each rank called, with the shape if that is what differs.
         odd: The ranks in the minority; empty if there is none.
     """
 
     group: str
-    sequence: int
+    sequence: int | None
     calls: Mapping[int, str]
     odd: tuple[int, ...]
 
@@ -90,9 +92,20 @@ def _waits_of_rank(rank: RankEvidence, absentees: "_Absentees") -> Iterator[Wait
         if not collective.is_point_to_point:
             absent = absentees.of(collective, rank)
             yield Wait(rank.rank, collective.group, collective.sequence, collective.name, absent)
-    function = collective_function(rank.stack)
+    function = _function_of(rank)
     if function and not pending:
         yield Wait(rank.rank, "", None, function, absentees.without_wait)
+
+
+def _function_of(rank: RankEvidence) -> str:
+    """The collective in which the stack of a rank is; empty for none and for messages between two ranks.
+
+    The one of DistributedDataParallel has no frame: a rank waits in it if its main thread does not run in backward().
+    """
+    if rank.recording is None and rank.system_call == "futex" and is_in_backward(rank.stack):
+        return IN_BACKWARD
+    function = collective_function(rank.stack)
+    return "" if function in POINT_TO_POINT_FUNCTIONS else function
 
 
 def first_pending(rank: RankEvidence) -> dict[str, RecordedCollective]:
@@ -142,9 +155,7 @@ class _Absentees:
     def without_wait(self) -> frozenset[int]:
         """The ranks that are in no collective, by their stack and their recorder."""
         return frozenset(
-            rank.rank
-            for rank in self._ranks.values()
-            if not collective_function(rank.stack) and not first_pending(rank)
+            rank.rank for rank in self._ranks.values() if not _function_of(rank) and not first_pending(rank)
         )
 
 
@@ -179,7 +190,14 @@ def first_mismatch(ranks: Sequence[RankEvidence]) -> Mismatch | None:
             if not collective.is_point_to_point:
                 calls.setdefault((collective.group, collective.sequence), {})[rank.rank] = collective
     mismatches = (_mismatch(group, sequence, entries) for (group, sequence), entries in calls.items())
-    return min((item for item in mismatches if item), key=lambda item: item.sequence, default=None)
+    earliest = min((item for item in mismatches if item), key=lambda item: item.sequence or 0, default=None)
+    return earliest if calls else _mismatch_of_stacks(ranks)
+
+
+def _mismatch_of_stacks(ranks: Sequence[RankEvidence]) -> Mismatch | None:
+    """Likewise where only the stacks show what the ranks have called, and all of them wait."""
+    labels = {rank.rank: _function_of(rank) for rank in ranks}
+    return _differing("", None, labels) if all(labels.values()) else None
 
 
 def _mismatch(group: str, sequence: int, entries: Mapping[int, RecordedCollective]) -> Mismatch | None:
@@ -189,6 +207,11 @@ def _mismatch(group: str, sequence: int, entries: Mapping[int, RecordedCollectiv
     has_sizes = all(entry.input_sizes for entry in entries.values())
     if has_sizes and len(set(labels.values())) == 1 and next(iter(labels.values())) in _SAME_SIZES:
         labels = {rank: f"{entry.name} of {shape_text(entry)}" for rank, entry in entries.items()}
+    return _differing(group, sequence, labels)
+
+
+def _differing(group: str, sequence: int | None, labels: Mapping[int, str]) -> Mismatch | None:
+    """The mismatch of calls of which some differ."""
     distinct = sorted(set(labels.values()), key=lambda label: list(labels.values()).count(label))
     if len(distinct) < 2:
         return None
