@@ -283,6 +283,7 @@ def selftest(  # noqa: PLR0917 - click passes them by name
 
 gpumon.commands.update(
     attach="watch:attach",
+    compare="report:compare",
     completion="shell_support:completion",
     config="config_command:config_command",
     devices="host_reports:devices",
@@ -299,6 +300,7 @@ gpumon.commands.update(
     man="shell_support:man",
     memory="host_reports:memory",
     pick="choosing:pick",
+    report="report:report",
     results="results:results",
     run="run:run",
     snapshot="snapshot:snapshot",

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gpumon.core.model import Device, DeviceState, Frame, Host
-from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.ranks import HangKind, HangVerdict
 from gpumon.core.store import Store
 from gpumon.core.units import MISSING, compact_rate_text
