@@ -19,6 +19,7 @@ from gpumon.session.job_registry import JobRegistry
 from gpumon.session.pace import change_pace, seek_by
 from gpumon.session.probe_registry import ProbeRegistry, Watcher
 from gpumon.session.process_registry import ProcessesState, ProcessRegistry
+from gpumon.session.recorder import Recorder
 from gpumon.session.signal_controller import SignalController
 from gpumon.session.table_memory import TableMemory
 from gpumon.session.view_state import JobsState, ProbesState, ViewState
@@ -132,6 +133,7 @@ class AppSession:
         self.tables = TableMemory(self._in_background, columns)
         self.notifier = AlertNotifier(notify, self._in_background, report)
         self.waits = WaitRegistry(self.notifier.run_command_for)
+        self.recorder = Recorder(self._in_background)
         self.fleet = None if fleet is None else self._fleet_registry(fleet)
         self.is_read_only = is_read_only
         self._history_seconds = history_seconds
@@ -150,6 +152,7 @@ class AppSession:
                 self.signals.observe,
                 self.processes.observe,
                 self.jobs.observe,
+                self.recorder.observe,
                 lambda frame: self.workloads.registry.observe(frame, self.home.store),
             ]
             self.home.on_frame.append(self.waits.observe)
@@ -229,6 +232,14 @@ class AppSession:
             self._open_guest(stream)
         return stream
 
+    def read_hosts(self, hosts: tuple[str, ...]) -> None:
+        """Read hosts through ssh from now on, instead of what the fleet was."""
+        from gpumon.fleet.settings import HostsSettings  # late, as below: few sessions have a fleet
+
+        if self.fleet is not None:
+            self.fleet.close()
+        self.fleet = self._fleet_registry(HostsSettings(hosts))
+
     @property
     def shows_host(self) -> bool:
         """Whether a host of the fleet is shown."""
@@ -268,6 +279,8 @@ class AppSession:
         """Read what the open screens show, and no longer what they do not."""
         if self.fleet is not None:
             self.fleet.set_shown(demand.fleet, demand.usage_seconds)  # also while nothing changes: what it read ages
+        if self.recorder.is_recording and self.store.frame is not None:  # as `gpumon record` does
+            demand = demand._replace(device_keys=frozenset(device.key for device in self.store.frame.devices))
         stream = self.stream
         if self._met_demand == (stream, demand):
             return
@@ -302,6 +315,7 @@ class AppSession:
             costs=tuple(self._cost_samples),
             is_read_only=self.is_read_only,
             wait_count=len(self.waits.armed),
+            is_recording=self.recorder.is_recording,
             fleet=None if self.fleet is None else self.fleet.state(),
             jobs=self.jobs.state if state.is_this_host else self._frame_jobs(state.frame),
         )
@@ -310,6 +324,7 @@ class AppSession:
         """Stop all workloads and close every stream; waits for nothing. Guard processes end workloads that remain."""
         self.workloads.registry.cancel_all()
         self.probes.close()
+        self.recorder.stop()
         if self.fleet is not None:
             self.fleet.close()
         for frames in (self.shown, self.home):
@@ -324,7 +339,7 @@ class AppSession:
         return JobsState(frame_jobs(frame), is_read=True)
 
     def _fleet_registry(self, settings: "FleetSource") -> "FleetRegistry":
-        from gpumon.session.fleet_registry import FleetRegistry  # late: few sessions have a fleet
+        from gpumon.session.fleet_registry import FleetRegistry
 
         return FleetRegistry(settings, self._bells.frames, self._in_background)
 

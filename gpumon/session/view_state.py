@@ -155,6 +155,7 @@ class ViewState(NamedTuple):
         costs: Samples of gpumon's own costs over the last seconds, the newest last; empty unless a screen shows them.
         is_read_only: Whether nothing may be changed: no signals, no requests to empty a cache, no workloads.
         wait_count: Number of things that gpumon will notify the user of.
+        is_recording: Whether the frames of this host are written to a file.
         fleet: The hosts of the fleet, or None if none are configured.
         jobs: The training jobs of this host.
     """
@@ -175,5 +176,6 @@ class ViewState(NamedTuple):
     costs: tuple[CostSample, ...] = ()
     is_read_only: bool = False
     wait_count: int = 0
+    is_recording: bool = False
     fleet: FleetState | None = None
     jobs: JobsState = JobsState()

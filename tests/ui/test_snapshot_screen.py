@@ -260,7 +260,7 @@ async def test_help_theme_and_quit() -> None:
         theme = app.theme
         await pilot.press("T")
         assert app.theme != theme
-        await pilot.press("q")
+        await pilot.press("enter", "q")
     assert app.return_code == 0
 
 
