@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from gpumon.cli.options import NumberRange, debug_option
+from gpumon.cli.options import Seconds, debug_option
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
 
@@ -86,10 +86,10 @@ def watched_environment(environment: Mapping[str, str], *, has_recorder: bool = 
 @click.argument("pid", type=click.IntRange(1))
 @click.option(
     "--timeout",
-    type=NumberRange(0, _MAX_SECONDS),
+    type=Seconds(0, _MAX_SECONDS),
     default=_TIMEOUT_SECONDS,
     show_default=True,
-    metavar="SECONDS",
+    metavar="DURATION",
     help="How long to wait for the probe to answer.",
 )
 @debug_option
