@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -22,7 +23,7 @@ from gpumon.session.process_registry import ProcessesState, ProcessRegistry
 from gpumon.session.recorder import Recorder
 from gpumon.session.signal_controller import SignalController
 from gpumon.session.table_memory import TableMemory
-from gpumon.session.view_state import JobsState, ProbesState, ViewState
+from gpumon.session.view_state import JobsState, ViewState
 from gpumon.session.wait_registry import WaitRegistry
 from gpumon.session.workload_controller import WorkloadController
 from gpumon.streams.base import DEMO_TITLE, Stream, SupportsCallStats, SupportsOnDemand
@@ -103,6 +104,7 @@ class AppSession:
         notify: How to notify the user of new alerts of this host.
         report: Called with what is wrong with notifications.
         is_read_only: Whether nothing may be changed: no signals, no requests to empty a cache, no workloads.
+        load_probe: Before a probe is loaded into a process: ``ask``; ``own`` asks for other users only; or ``never``.
         fleet: Where a fleet comes from, or None.
     """
 
@@ -119,6 +121,7 @@ class AppSession:
         notify: NotifySettings = NO_NOTICES,
         report: Callable[[Problem], None] = lambda _: None,
         is_read_only: bool = False,
+        load_probe: str = "ask",
         fleet: "FleetSource | None" = None,
     ) -> None:
         self._bells = bells
@@ -136,6 +139,7 @@ class AppSession:
         self.recorder = Recorder(self._in_background)
         self.fleet = None if fleet is None else self._fleet_registry(fleet)
         self.is_read_only = is_read_only
+        self._load_probe = "never" if is_read_only else load_probe
         self._history_seconds = history_seconds
         self._thresholds = thresholds
         self._guest: FrameSession | None = None
@@ -152,7 +156,7 @@ class AppSession:
                 self.signals.observe,
                 self.processes.observe,
                 self.jobs.observe,
-                self.recorder.observe,
+                self._record,
                 lambda frame: self.workloads.registry.observe(frame, self.home.store),
             ]
             self.home.on_frame.append(self.waits.observe)
@@ -310,14 +314,15 @@ class AppSession:
         return state._replace(
             has_tour=self._has_tour,
             workloads=self.workloads.state(),
-            probes=self.probes.state() if state.is_this_host else ProbesState(),
+            probes=self.shown_probes.state(),
             processes=self.processes.state if state.is_this_host else ProcessesState(),
             costs=tuple(self._cost_samples),
             is_read_only=self.is_read_only,
+            load_probe=self._load_probe,
             wait_count=len(self.waits.armed),
             is_recording=self.recorder.is_recording,
             fleet=None if self.fleet is None else self.fleet.state(),
-            jobs=self.jobs.state if state.is_this_host else self._frame_jobs(state.frame),
+            jobs=self.jobs.state if state.is_this_host else self._recorded_jobs(state.frame),
         )
 
     def close(self) -> None:
@@ -330,8 +335,17 @@ class AppSession:
         for frames in (self.shown, self.home):
             frames.stream.close()
 
-    def _frame_jobs(self, frame: Frame) -> JobsState:
-        """The jobs of a recording or another host, while a screen shows them."""
+    @property
+    def shown_probes(self) -> ProbeRegistry:
+        """The probes of this host, or those of the recording that is shown."""
+        recorded = self.shown.recorded
+        return self.probes if recorded is None else recorded.registry
+
+    def _recorded_jobs(self, frame: Frame) -> JobsState:
+        """The jobs of a recording; where it has none, those that its processes show, while a screen shows them."""
+        recorded = None if self.shown.recorded is None else self.shown.recorded.jobs
+        if recorded is not None:
+            return recorded
         if not self._demand.jobs:
             return JobsState()
         from gpumon.operations.training_jobs.frame_jobs import frame_jobs  # late: few sessions need it
@@ -342,6 +356,15 @@ class AppSession:
         from gpumon.session.fleet_registry import FleetRegistry
 
         return FleetRegistry(settings, self._bells.frames, self._in_background)
+
+    def _record(self, frame: Frame) -> None:
+        """Write a frame to the recording, if one runs, with what the processes of this host report."""
+        if self.recorder.is_recording:
+            from gpumon.session.host_reports import reports_document  # late: few sessions record
+
+            jobs = [report for report in self.jobs.state.reports if report.gpus]
+            reports = reports_document(frame, self.probes.probes, jobs, self.probes.ooms.notices)
+            self.recorder.observe(replace(frame, reports=reports))
 
     def _workload_pids(self) -> set[int]:
         """Processes of the workloads that run."""

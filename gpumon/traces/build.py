@@ -10,6 +10,7 @@ from gpumon.core.step_classes import COMMUNICATION, CPU_CLASSES, GPU_CLASSES, HO
 from gpumon.core.text import safe_text
 from gpumon.core.units import counted
 from gpumon.traces.columns import write_columns
+from gpumon.traces.critical_path import critical_path
 from gpumon.traces.device_time import (
     NO_WORK,
     IdleGap,
@@ -24,9 +25,11 @@ from gpumon.traces.kinds import Kind, kernel_class
 from gpumon.traces.model import ClassTime, Collective, Gap, Total, Trace, TracedStep
 from gpumon.traces.operator_time import operator_pieces
 from gpumon.traces.pieces import TimePieces
-from gpumon.traces.step_account import ClassNames, class_times, line_of, median_step
+from gpumon.traces.step_account import ClassNames, account_of, class_times, line_of, median_step
+from gpumon.traces.step_graph import GraphBuilder
 from gpumon.traces.steps import BEHIND, COMPLETE, StepRange, find_steps, steps_on_device
 from gpumon.traces.table import EventTable
+from gpumon.traces.what_if import without
 
 _MAX_TOTALS: Final = 2_000
 _MAX_OPERATORS: Final = 500
@@ -71,18 +74,22 @@ def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
     end = max(table.ends)
     host = HostWork(table)
     device, work = work_events(table)
-    step_source, steps, is_behind = _steps(table, host, work, begin, end)
+    step_source, steps, host_steps, is_behind = _steps(table, host, work, begin, end)
     index = median_step(steps)
     gaps: tuple[Gap, ...] = ()
+    names = ClassNames(CPU_CLASSES, _NO_OPERATOR) if device is None else ClassNames(GPU_CLASSES, NO_WORK)
     if device is not None:
         pieces, idle = _device_pieces(table, host, work, begin, end)
         gaps = _gaps(table, host, idle, begin)
-        classes = class_times(table, host, pieces, steps, ClassNames(GPU_CLASSES, NO_WORK))
         totals = _kernel_totals(table, work)
     else:
         pieces = TimePieces() if host.main_lane is None else operator_pieces(table, host.main_lane)
-        classes = class_times(table, host, pieces, steps, ClassNames(CPU_CLASSES, _NO_OPERATOR))
         totals = _operator_totals(table, pieces, begin, end)
+    classes = class_times(table, host, pieces, steps, names)
+    step = next(step for step in host_steps if step.label == steps[index].label)
+    graph = GraphBuilder(table, host, work).build(step, steps[index], is_repeated=step_source != COMPLETE)
+    path = critical_path(table, graph)
+    device_name = None if device is None else _device_name(file.header, device)
     kernels_ns = _kernel_times(table, work, steps[index])
     rank, world_size = _rank(file.header)
     return Trace(
@@ -90,7 +97,7 @@ def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
         size_bytes=file.size_bytes,
         rank=rank,
         world_size=world_size,
-        device=None if device is None else _device_name(file.header, device),
+        device=device_name,
         duration_ns=end - begin,
         start_ns=begin + _base(file.header),
         events={_KIND_NAMES[kind]: table.counts[kind] for kind in Kind if table.counts[kind]},
@@ -106,22 +113,24 @@ def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
         operators=() if device is None else _host_operators(table, steps[0].begin, steps[-1].end),
         gaps=gaps,
         collectives=_collectives(table, work, begin),
-        lanes=write_columns(table, begin, end - begin, columns),
+        critical=account_of(table, host, path, names, sum(time for time, _ in path)),
+        without=without(table, graph, device_name or ""),
+        lanes=write_columns(table, [piece for _, piece in path], begin, end - begin, columns),
         texts=tuple(table.texts),
     )
 
 
 def _steps(
     table: EventTable, host: HostWork, work: list[int], begin: int, end: int
-) -> tuple[str, Sequence[StepRange], bool]:
-    """How the steps were found, the steps, and whether the work of the GPU could not be assigned to them."""
+) -> tuple[str, Sequence[StepRange], Sequence[StepRange], bool]:
+    """How the steps were found, the steps of the GPU and of the host, and whether the GPU's could not be found."""
     source, steps = find_steps(table, host, begin, end)
     if source == COMPLETE:
-        return source, steps, False
+        return source, steps, steps, False
     aligned = steps_on_device(table, host, work, steps)
     if aligned and aligned != steps:
         source = f"{source}, {BEHIND}"
-    return source, aligned or steps, not aligned
+    return source, aligned or steps, steps, not aligned
 
 
 def _kernel_times(table: EventTable, work: list[int], step: StepRange) -> list[int]:

@@ -3,13 +3,14 @@
 import mmap
 import os
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from gpumon.core.step_classes import DATA, GPU_CLASSES, SYNC
+from gpumon.core.step_classes import CPU_CLASSES, CPU_MATMUL, CPU_OPERATORS, CPU_OUTSIDE, DATA, GPU_CLASSES, HOST, SYNC
 from gpumon.traces.device_time import WORK_KINDS, work_class
 from gpumon.traces.kinds import Kind, is_blocking_call, is_blocking_operator, is_data_wait
 from gpumon.traces.model import Lane
+from gpumon.traces.pieces import TimePiece
 from gpumon.traces.table import EventTable
 
 TIMELINE_CLASSES: Final = (*GPU_CLASSES, "operator", "runtime", "python", "annotation")
@@ -28,15 +29,28 @@ _BY_KIND: Final = {
     Kind.PYTHON: TIMELINE_CLASSES.index("python"),
     Kind.ANNOTATION: TIMELINE_CLASSES.index("annotation"),
 }
+_OF_CLASS: Final = {
+    **{name: number for number, name in enumerate(TIMELINE_CLASSES)},
+    CPU_MATMUL: _BY_KIND[Kind.OPERATOR],
+    CPU_OPERATORS: _BY_KIND[Kind.OPERATOR],
+    CPU_OUTSIDE: TIMELINE_CLASSES.index(HOST),
+}
 _HIDDEN: Final = frozenset((Kind.GPU_ANNOTATION, Kind.CUDA_SYNC, Kind.OVERHEAD))
 """Kinds that lie over others on a stream and are no work."""
 
 
-def write_columns(table: EventTable, begin: int, duration: int, descriptor: int) -> tuple[Lane, ...]:
-    """Write the columns to a file, lane by lane, and return the lanes: streams first, then threads by their time.
+CRITICAL_PATH: Final = "critical path"
+"""The label of the lane with the critical path of the median step."""
+
+
+def write_columns(
+    table: EventTable, path: Sequence[TimePiece], begin: int, duration: int, descriptor: int
+) -> tuple[Lane, ...]:
+    """Write the columns to a file, lane by lane, and return the lanes: the critical path, streams, threads.
 
     Args:
         table: The events.
+        path: The pieces of the trace that are on the critical path.
         begin: The begin of the trace.
         duration: Its duration.
         descriptor: The file.
@@ -48,6 +62,11 @@ def write_columns(table: EventTable, begin: int, duration: int, descriptor: int)
     lanes: list[tuple[Lane, bytes, bytes]] = []
     classes = _classes(table)
     columns = (array("q"), array("q"), array("I"), array("B"))
+    for column, values in zip(columns, zip(*_on_path(table, path, begin), strict=True), strict=False):
+        column.extend(values)
+    if columns[0]:
+        busy, shares, kinds = _bins(columns, 0, duration)
+        lanes.append((Lane(CRITICAL_PATH, True, 0, len(columns[0]), busy), shares, kinds))
     for number, indexes in by_lane.items():
         indexes.sort(key=lambda index: (table.begins[index], -table.ends[index]))
         first = len(columns[0])
@@ -59,13 +78,23 @@ def write_columns(table: EventTable, begin: int, duration: int, descriptor: int)
         label, is_device = _label(table, number)
         lanes.append((Lane(label, is_device, first, len(indexes), busy), shares, kinds))
         by_lane[number] = []
-    lanes.sort(key=lambda item: (not item[0].is_device, -item[0].busy_ns))
+    lanes.sort(key=lambda item: (item[0].label != CRITICAL_PATH, not item[0].is_device, -item[0].busy_ns))
     with open(descriptor, "wb", closefd=False) as file:
         for column in columns:
             column.tofile(file)
         for _, shares, kinds in lanes:
             file.write(shares + kinds)
     return tuple(lane for lane, _, _ in lanes)
+
+
+def _on_path(table: EventTable, path: Sequence[TimePiece], begin: int) -> Iterator[tuple[int, int, int, int]]:
+    """The pieces of a critical path in order, without overlaps."""
+    classes = GPU_CLASSES if any(key.is_device for key in table.lane_keys) else CPU_CLASSES
+    until = begin
+    for piece in sorted(path):
+        if piece.end > until:
+            yield max(piece.begin, until) - begin, piece.end - begin, piece.name, _OF_CLASS[classes[piece.share]]
+            until = piece.end
 
 
 def _classes(table: EventTable) -> Callable[[int], int]:

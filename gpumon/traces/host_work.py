@@ -37,6 +37,9 @@ class HostWork:
         interruptions: Garbage collection and allocations of device memory.
         launches: The call that launched the work with a correlation.
         graph_launches: Begins of the launches of CUDA graphs.
+        blocking_events: The calls and operators of `blocking`, also those within others.
+        stream_waits: By lane of a stream, when it was made to wait for another one: the time of that call, the lane of
+            the other stream, and up to which time of launches it waits.
     """
 
     def __init__(self, table: EventTable) -> None:
@@ -72,6 +75,8 @@ class HostWork:
         self.data, self.blocking, self.interruptions = (
             Intervals([item for item in items if table.lanes[item.event] in threads]) for items in special.values()
         )
+        self.blocking_events = {item.event for item in special["blocking"] if table.lanes[item.event] in threads}
+        self.stream_waits = _stream_waits(table)
         for items in self._lines.values():
             items.sort()
         self._line_begins = {lane: [item.begin for item in items] for lane, items in self._lines.items()}
@@ -114,6 +119,25 @@ class HostWork:
                 if line:
                     return line
         return ""
+
+
+def _stream_waits(table: EventTable) -> dict[int, list[tuple[int, int, int]]]:
+    """The waits of streams for events that were recorded on other streams, where the trace has them."""
+    if not table.event_waits:
+        return {}
+    records = {
+        table.correlations[index]: table.begins[index]
+        for index, kind in enumerate(table.kinds)
+        if kind == Kind.RUNTIME and "EventRecord" in table.texts[table.names[index]]
+    }
+    streams = {(key.process, key.thread): lane for lane, key in enumerate(table.lane_keys) if key.is_device}
+    waits: dict[int, list[tuple[int, int, int]]] = {}
+    for index, (stream, correlation) in table.event_waits.items():
+        key = table.lane_keys[table.lanes[index]]
+        other, recorded = streams.get((key.process, stream)), records.get(correlation)
+        if other is not None and recorded is not None:
+            waits.setdefault(table.lanes[index], []).append((table.begins[index], other, recorded))
+    return waits
 
 
 def _traits(name: str) -> dict[int, str]:

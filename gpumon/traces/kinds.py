@@ -118,6 +118,11 @@ def is_launch(name: str) -> bool:
     return _LAUNCH.search(name) is not None
 
 
+def is_freeing(name: str) -> bool:
+    """Whether a call of the CUDA runtime gives memory back, which waits for the GPU."""
+    return "Free" in name and _BLOCKING_CALLS.fullmatch(name) is not None
+
+
 def is_allocation(name: str) -> bool:
     """Whether a call of the CUDA runtime allocates memory, which the allocator of PyTorch should do rarely."""
     return _ALLOCATIONS.fullmatch(name) is not None

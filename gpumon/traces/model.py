@@ -136,6 +136,9 @@ class Trace:
         steps: The steps.
         median: Index of the step whose duration is the median.
         classes: The account of that step: the times add up to it.
+        critical: What the critical path of that step consists of.
+        without: How long a step takes without a cause, by the names of `gpumon.traces.what_if`, and how much of that is
+            work of the GPU.
         kernels: Number of kernels in the median step.
         median_kernel_ns: Median duration of the kernels in the median step; None without kernels.
         problems: Why there is no verdict, in sentences; empty if there is one.
@@ -160,6 +163,8 @@ class Trace:
     steps: tuple[TracedStep, ...]
     median: int
     classes: tuple[ClassTime, ...]
+    critical: tuple[ClassTime, ...]
+    without: Mapping[str, tuple[int, int]]
     kernels: int
     median_kernel_ns: int | None
     problems: tuple[str, ...]
@@ -196,6 +201,7 @@ _NESTED: Final = {
     "collectives": Collective,
     "lanes": Lane,
 }
+_CLASSES: Final = ("classes", "critical")
 
 
 def encode(trace: Trace) -> dict[str, Any]:
@@ -203,7 +209,8 @@ def encode(trace: Trace) -> dict[str, Any]:
     document = {field.name: getattr(trace, field.name) for field in fields(trace)}
     for name in _NESTED:
         document[name] = [list(vars(item).values()) for item in document[name]]
-    document["classes"] = [asdict(item) for item in trace.classes]
+    for name in _CLASSES:
+        document[name] = [asdict(item) for item in document[name]]
     return document
 
 
@@ -212,9 +219,11 @@ def decode(document: dict[str, Any]) -> Trace:
     values = dict(document)
     for name, record in _NESTED.items():
         values[name] = tuple(record(*item) for item in values[name])
-    values["classes"] = tuple(
-        ClassTime(**{**item, "top": tuple(Contribution(**part) for part in item["top"])}) for item in values["classes"]
-    )
+    for name in _CLASSES:
+        values[name] = tuple(
+            ClassTime(**{**item, "top": tuple(Contribution(**part) for part in item["top"])}) for item in values[name]
+        )
+    values["without"] = {name: (time, device) for name, (time, device) in values["without"].items()}
     for name in ("problems", "notes", "texts"):
         values[name] = tuple(values[name])
     return Trace(**values)

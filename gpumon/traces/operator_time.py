@@ -42,17 +42,24 @@ def operator_pieces(table: EventTable, lane: int) -> TimePieces:
         share = classes[names[owner]] if wait is None else _DATA
         pieces.add(begin, end, share, names[owner], owner)
 
-    _sweep(table, chosen, lambda index: is_data[names[index]], add)
+    innermost_pieces(table, chosen, lambda index: is_data[names[index]], add)
     return pieces
 
 
-def _sweep(
+def innermost_pieces(
     table: EventTable,
     chosen: list[int],
     is_wait: Callable[[int], bool],
     add: Callable[[int, int, int, int | None], None],
 ) -> None:
-    """Call ``add`` with each piece of time in which the innermost event stays the same."""
+    """Call ``add`` with each piece of time in which the innermost event of a thread stays the same.
+
+    Args:
+        table: The events.
+        chosen: Indexes of the events of the thread, in the order of their begin, the outer ones first.
+        is_wait: Whether all that happens within an event belongs to it.
+        add: Called with the begin, the end, the innermost event, and the outermost wait around it.
+    """
     stack: list[tuple[int, int, int | None]] = []
     position = 0
 

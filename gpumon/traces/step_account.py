@@ -1,7 +1,7 @@
 """The account of a step: every nanosecond of it belongs to exactly one class."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import median_low
 from typing import Final, NamedTuple
 
@@ -30,6 +30,7 @@ class _Sum:
     count: int = 0
     size_bytes: int | None = None
     longest: TimePiece | None = None
+    longest_ns: int = 0
     events: set[int] = field(default_factory=set)
 
 
@@ -68,30 +69,50 @@ def class_times(
     """
     every = [step_times(pieces, step, len(classes.names)) for step in steps]
     index = median_step(steps)
+    step = steps[index]
+    median = ((piece.length, piece) for piece in pieces.within(step.begin, step.end))
+    result = account_of(table, host, median, classes, step.end - step.begin)
+    return tuple(
+        replace(item, min_ns=min(step[number] for step in every), max_ns=max(step[number] for step in every))
+        for number, item in enumerate(result)
+    )
+
+
+def account_of(
+    table: EventTable, host: HostWork, pieces: Iterable[tuple[int, TimePiece]], classes: ClassNames, duration: int
+) -> tuple[ClassTime, ...]:
+    """The time of each class, and what it consists of.
+
+    Args:
+        table: The events.
+        host: What the threads of the host did.
+        pieces: Times, each with the piece of the trace that it is spent on.
+        classes: The classes.
+        duration: The sum; what no piece covers belongs to the last class.
+    """
     sums: dict[tuple[int, int], _Sum] = {}
-    covered = 0
-    for piece in pieces.within(steps[index].begin, steps[index].end):
-        _add(table, sums.setdefault((piece.share, piece.name), _Sum()), piece)
-        covered += piece.length
-    rest = steps[index].end - steps[index].begin - covered
+    for time, piece in pieces:
+        _add(table, sums.setdefault((piece.share, piece.name), _Sum()), time, piece)
+    rest = duration - sum(part.time for part in sums.values())
     result = []
     for number, name in enumerate(classes.names):
         parts = sorted(
             ((text, part) for (share, text), part in sums.items() if share == number), key=lambda item: -item[1].time
         )
         top = [_contribution(table, host, table.texts[text], part) for text, part in parts[:_MAX_TOP]]
+        time = sum(part.time for _, part in parts)
         if number == len(classes.names) - 1 and rest:
+            time += rest
             top = sorted([*top, Contribution(classes.uncovered, rest, 1)], key=lambda item: -item.time_ns)
-        times = [step[number] for step in every]
-        result.append(ClassTime(name, every[index][number], min(times), max(times), tuple(top)))
+        result.append(ClassTime(name, time, time, time, tuple(top)))
     return tuple(result)
 
 
-def _add(table: EventTable, part: _Sum, piece: TimePiece) -> None:
-    part.time += piece.length
+def _add(table: EventTable, part: _Sum, time: int, piece: TimePiece) -> None:
+    part.time += time
     part.count += 1
-    if part.longest is None or piece.length > part.longest.length:
-        part.longest = piece
+    if part.longest is None or time > part.longest_ns:
+        part.longest, part.longest_ns = piece, time
     facts = table.copies.get(piece.event)
     if facts is not None and facts.size_bytes is not None and piece.event not in part.events:
         part.events.add(piece.event)

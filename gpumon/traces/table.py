@@ -51,6 +51,8 @@ class EventTable:
         correlations: The number that an event on the GPU shares with the call that launched it; 0 for none.
         copies: The facts about copies, by the index of the event.
         collectives: The facts about communication kernels, by the index of the event.
+        event_waits: Of waits of a stream for a CUDA event, by the index of their event: the other stream, and the
+            correlation of the call that recorded the event.
         call_stacks: The stack that an operator was called with, by the index of the event, innermost frame first.
         rejected: Number of events whose values no trace can have.
     """
@@ -66,6 +68,7 @@ class EventTable:
         self.lane_keys: list[LaneKey] = []
         self.copies: dict[int, CopyFacts] = {}
         self.collectives: dict[int, CollectiveFacts] = {}
+        self.event_waits: dict[int, tuple[str, int]] = {}
         self.call_stacks: dict[int, int] = {}
         self.process_names: dict[str, str] = {}
         self.thread_names: dict[tuple[str, str], str] = {}
@@ -112,11 +115,8 @@ class EventTable:
             correlation = args.get("correlation", 0)
             if type(correlation) is not int or not 0 <= correlation < _MAX_CORRELATION:
                 correlation = 0
-            if kind is Kind.COPY:
-                size = args.get("bytes")
-                self.copies[len(self.begins)] = CopyFacts(size if type(size) is int and size >= 0 else None)
-            elif kind is Kind.KERNEL and "Collective name" in args:
-                self._add_collective(args)
+            if is_device:
+                self._add_facts(kind, args)
         elif args and kind is Kind.OPERATOR and "Call stack" in args:
             stack = args["Call stack"]
             self.call_stacks[len(self.begins)] = self.number_of(stack if type(stack) is str else "")
@@ -129,13 +129,22 @@ class EventTable:
         self.correlations.append(correlation)
         self.counts[kind] += 1
 
-    def _add_collective(self, args: dict[str, Any]) -> None:
-        size = args.get("In msg nelems")
-        self.collectives[len(self.begins)] = CollectiveFacts(
-            safe_text(str(args["Collective name"]), 60),
-            safe_text(str(args.get("Process Group Description") or args.get("Process Group Name") or ""), 60),
-            size if type(size) is int and size >= 0 else None,
-        )
+    def _add_facts(self, kind: Kind, args: dict[str, Any]) -> None:
+        """Add what work on a GPU reports about itself."""
+        if kind is Kind.COPY:
+            size = args.get("bytes")
+            self.copies[len(self.begins)] = CopyFacts(size if type(size) is int and size >= 0 else None)
+        elif kind is Kind.KERNEL and "Collective name" in args:
+            size = args.get("In msg nelems")
+            self.collectives[len(self.begins)] = CollectiveFacts(
+                safe_text(str(args["Collective name"]), 60),
+                safe_text(str(args.get("Process Group Description") or args.get("Process Group Name") or ""), 60),
+                size if type(size) is int and size >= 0 else None,
+            )
+        elif kind is Kind.CUDA_SYNC:
+            record = args.get("wait_on_cuda_event_record_corr_id")
+            if args.get("cuda_sync_kind") == "Stream Wait Event" and type(record) is int:
+                self.event_waits[len(self.begins)] = (str(args.get("wait_on_stream")), record)
 
     def number_of(self, text: str) -> int:
         """The index of a text in `texts`."""

@@ -15,7 +15,7 @@ import pytest
 
 from gpumon.core.problems import CommandError, ExitCode
 from gpumon.traces import reader as reader_module
-from gpumon.traces.columns import TIMELINE_CLASSES
+from gpumon.traces.columns import CRITICAL_PATH, TIMELINE_CLASSES
 from gpumon.traces.reader import TraceReader, read
 from tests.traces.maker import ACCOUNT, GEMM, PROCESS, times, training
 
@@ -41,7 +41,8 @@ def test_the_columns_of_the_timeline(tmp_path: Path) -> None:
     busy = columns.shares(trace.lanes.index(stream))
     assert busy[0] == 0
     assert busy[100] == 255
-    assert sum(lane.count for lane in trace.lanes) == len(columns.begins) == len(training(2).events)
+    assert trace.lanes[0].label == CRITICAL_PATH
+    assert sum(lane.count for lane in trace.lanes[1:]) == len(training(2).events)
 
 
 def test_names_of_threads(tmp_path: Path) -> None:
@@ -77,6 +78,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_ends_in_one_sentence(name: str, tmp_path: Path) -> None:
     path = tmp_path / "hostile.json"
@@ -94,6 +96,7 @@ def test_a_truncated_trace_has_an_account_and_no_verdict(tmp_path: Path) -> None
     assert sum(item.time_ns for item in trace.classes) == trace.step_ns
 
 
+@pytest.mark.long
 def test_more_than_its_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_module, "_MIN_MEMORY_BYTES", 100 << 20)
     monkeypatch.setattr(reader_module, "_MEMORY_PER_FILE_BYTE", 0)
@@ -125,7 +128,8 @@ def test_an_open_trace_has_one_descriptor(tmp_path: Path) -> None:
     opened = [read(path) for _ in range(3)]
     new = files_of_traces() - before
     assert sum(new.values()) == 3
-    assert opened[1].columns.ends[0] == 1_000_000
+    lane = opened[1].trace.lanes[-1]
+    assert opened[1].columns.ends[lane.first] == 1_000_000
     del opened
     assert not files_of_traces() & new
 

@@ -110,7 +110,7 @@ async def test_help_scrolls_on_a_small_terminal() -> None:
 # Footer
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(80, 24), (100, 30), (60, 15), (61, 15), (160, 50)])
 async def test_the_footer_has_complete_keys_only(size: tuple[int, int]) -> None:
     stream = FakeLive()
@@ -245,6 +245,7 @@ async def test_the_palette_finds_gpus_charts_errors_themes_and_pages() -> None:
 # Screenshot and redrawing
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("has_downloads", [True, False])
 async def test_a_screenshot_is_saved_and_says_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_downloads: bool

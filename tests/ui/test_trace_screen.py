@@ -54,6 +54,7 @@ async def test_one_that_cannot_be_read_ends_the_app(tmp_path: Path) -> None:
     assert "is not a trace" in str(app.failure)
 
 
+@pytest.mark.long
 async def test_reading_shows_what_was_found_so_far(tmp_path: Path) -> None:
     app = trace_app([training(6_000).write(tmp_path / "long.json")])
     async with app.run_test(size=(80, 24)) as pilot:
@@ -96,6 +97,8 @@ async def test_the_timeline_shows_what_is_under_the_cursor() -> None:
         await pilot.press("v")
         await pilot.pause()
         assert "1.20 ms in view" in screen_text(app)
+        assert any(row.startswith("▸critical path") for row in screen_lines(app))
+        await pilot.press("down")
         assert any(row.startswith("▸GPU 0 stream 7") for row in screen_lines(app))
         screen = app.screen
         assert isinstance(screen, TraceScreen)

@@ -35,18 +35,21 @@ class SlownessVerdict:
         summary: The verdict in a sentence.
         is_decided: Whether the evidence suffices for one.
         causes: The causes, the most expensive first.
+        has_steps: Whether the costs are those of a step, so that a shortest possible step is known.
     """
 
     summary: str
     is_decided: bool
     causes: tuple[Bottleneck, ...] = ()
+    has_steps: bool = True
 
 
 def judge_run(evidence: SlownessEvidence) -> SlownessVerdict:
     """The verdict on a training run; undecided if the evidence does not suffice for one."""
     account = evidence.account
     step = account.step_seconds
-    is_enough = account.is_traced or (account.steps_count >= MIN_STEPS and account.samples_count >= MIN_SAMPLES)
+    has_steps = account.steps_count >= MIN_STEPS or not account.has_steps
+    is_enough = account.is_traced or (has_steps and account.samples_count >= MIN_SAMPLES)
     if not is_enough or not step:
         steps, samples = counted(account.steps_count, "step"), counted(account.samples_count, "sample")
         return SlownessVerdict(
@@ -73,12 +76,12 @@ def judge_run(evidence: SlownessEvidence) -> SlownessVerdict:
         return SlownessVerdict(f"No cause found that costs much: {_work_text(evidence)}.", is_decided=True)
     first = causes[0]
     where = f" Line: {first.line}." if first.line else ""
-    return SlownessVerdict(
-        f"{first.label[0].upper()}{first.label[1:]}: without it, a step takes {short_time_text(first.bound_seconds)} "
-        f"at best instead of {short_time_text(first.base_seconds)}.{where}",
-        is_decided=True,
-        causes=causes,
-    )
+    cost = f"{first.share:.0%} of the time"
+    if account.has_steps:
+        bound, base = short_time_text(first.bound_seconds), short_time_text(first.base_seconds)
+        cost = f"without it, a step takes {bound} at best instead of {base}"
+    summary = f"{first.label[0].upper()}{first.label[1:]}: {cost}.{where}"
+    return SlownessVerdict(summary, is_decided=True, causes=causes, has_steps=account.has_steps)
 
 
 def judge_traces(traces: Sequence[Trace]) -> tuple[SlownessVerdict, ...]:
