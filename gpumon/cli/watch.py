@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from gpumon.cli.attaching import chosen_target
-from gpumon.cli.options import NumberRange, debug_option
+from gpumon.cli.attaching import chosen_target, confirm
+from gpumon.cli.options import Seconds, debug_option
 from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
 
@@ -114,10 +114,10 @@ def watched_environment(environment: Mapping[str, str], *, has_recorder: bool = 
 @click.argument("target", required=False)
 @click.option(
     "--timeout",
-    type=NumberRange(0, _MAX_SECONDS),
+    type=Seconds(0, _MAX_SECONDS),
     default=_TIMEOUT_SECONDS,
     show_default=True,
-    metavar="SECONDS",
+    metavar="DURATION",
     help="How long to wait for the probe to answer.",
 )
 @click.option("--detach", is_flag=True, help="End the probe; the process is as before, and continues.")
@@ -136,7 +136,7 @@ def attach(target: str | None, timeout: float, detach: bool, verbose: bool) -> i
     """
     chosen = chosen_target(target)
     if target is None:
-        click.confirm(f"{'End the probe in' if detach else 'Load the probe into'} {chosen}?", abort=True, err=True)
+        confirm(f"{'End the probe in' if detach else 'Load the probe into'} {chosen}?")
     if os.getpid() in chosen.pids:
         raise click.UsageError(f"PID {os.getpid()} is gpumon itself.")
     if detach:
