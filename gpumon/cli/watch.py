@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from gpumon.cli.attaching import chosen_target, confirm
+from gpumon.cli.attaching import chosen_target
 from gpumon.cli.options import Seconds, debug_option
 from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
@@ -136,7 +136,7 @@ def attach(target: str | None, timeout: float, detach: bool, verbose: bool) -> i
     """
     chosen = chosen_target(target)
     if target is None:
-        confirm(f"{'End the probe in' if detach else 'Load the probe into'} {chosen}?")
+        click.confirm(f"{'End the probe in' if detach else 'Load the probe into'} {chosen}?", abort=True, err=True)
     if os.getpid() in chosen.pids:
         raise click.UsageError(f"PID {os.getpid()} is gpumon itself.")
     if detach:

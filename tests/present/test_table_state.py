@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gpumon.present.paint.line import Role, Span
+from gpumon.present.paint.line import Role, Span, plain
 from gpumon.present.paint.table import Align, Column, Quantity, column_at, fit_columns, headings
 from gpumon.present.process_table import PROCESS_COLUMNS, process_rows
 from gpumon.present.table_filter import MAX_PATTERN

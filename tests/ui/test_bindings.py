@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 from gpumon.present.top_line import TABS
+from gpumon.ui.commands import GpumonCommands
 from gpumon.ui.keymap import KEY_MEANINGS, MEANINGS, all_bindings, footer_rank, meaning_of
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.explain import ExplainScreen

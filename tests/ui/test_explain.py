@@ -17,7 +17,6 @@ from gpumon.present.explain import SAMPLE, explanation_lines, known_error_in
 from gpumon.present.paint.line import Line, Role, plain, width_of
 from gpumon.present.run import body_lines, error_lines, explainable_text, head_lines
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.commands import GpumonCommands
 from gpumon.ui.messages import RunsChanged
 from gpumon.ui.screens import explain as explain_module
 from gpumon.ui.screens.confirm import ConfirmStartDialog
