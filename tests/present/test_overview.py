@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gpumon.core.model import Device, DeviceState, Frame, Host
-from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.ranks import HangKind, HangVerdict
 from gpumon.core.store import Store
 from gpumon.core.units import MISSING, compact_rate_text
@@ -25,7 +24,7 @@ from gpumon.present.paint.table import fit_columns
 from gpumon.session.view_state import JobsState, OomNotice, ProbesState, ViewState
 from tests import builders
 from tests.frames import machine, troubled
-from tests.present.helpers import text, texts, view
+from tests.present.helpers import text, view
 
 GIB = 1 << 30
 ACTIVITY = {
@@ -233,18 +232,6 @@ def test_the_values_next_to_the_chart() -> None:
     assert "71%" not in section_text(frame, 90, 12), "there is no room"
 
 
-def test_a_low_panel_has_the_activity_in_one_line() -> None:
-    (row,) = rows_of(builders.frame(devices=(builders.device(readings=ACTIVITY),)))
-    assert texts(panel_lines(row, 40, 4, None))[0] == "SM 71%  tensor 44%  DRAM 38%  occ 52%"
-
-
-def test_the_panel_says_why_there_is_no_activity() -> None:
-    problem = Problem(ProblemCode.NOT_SUPPORTED, "GPUs before Hopper do not provide these counters.")
-    device = builders.device(problems={"sm_activity_percent": problem})
-    (row,) = rows_of(builders.frame(devices=(device,)))
-    assert "before Hopper" in text(panel_lines(row, 60, 10, None))
-
-
 def test_the_panel_of_a_lost_gpu_says_what_to_do() -> None:
     shown = text(panel_lines(rows_of(troubled())[1], 60, 10, None))
     assert "LOST" in shown
@@ -275,12 +262,6 @@ def test_the_map_fits_and_shows_the_selected_gpu(gpus: int, mode: HeatMode, widt
     assert text(drawn.lines).count("▸") == 1
     x, y = next((plain(line).index("▸"), y) for y, line in enumerate(drawn.lines) if "▸" in plain(line))
     assert drawn.key_at(x, y) == selected
-
-
-def test_every_gpu_of_256_is_on_a_small_map() -> None:
-    rows = rows_of(machine(256))
-    drawn = heat_map(rows, HeatMode.UTILIZATION, None, 80, 12)
-    assert len(drawn.lines) * drawn.columns >= 256
 
 
 def test_the_map_shows_number_and_value_where_there_is_room() -> None:

@@ -158,23 +158,6 @@ async def test_every_size_of_terminal_and_machine(gpus: int, size: tuple[int, in
         await pilot.press("enter", "down", "escape", "question_mark", "escape", "home", "end")
 
 
-@pytest.mark.long
-async def test_a_storm_of_sizes_ends_in_the_last_one() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(80, 24)) as pilot:
-        for number in range(20):
-            stream.put(later(troubled(), number))
-            await pilot.resize_terminal(*SIZES[number % len(SIZES)])
-            if number % 7 == 0:
-                await pilot.press("enter")
-        await pilot.press("escape")
-        await pilot.resize_terminal(100, 30)
-        await pilot.pause()
-        assert len(screen_lines(app)) == 30
-        assert "LOST" in screen_text(app)
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("keys", [[], ["question_mark"], ["enter"]])
 async def test_sizes_that_wait_do_not_bring_each_other_back(keys: list[str]) -> None:
@@ -188,21 +171,6 @@ async def test_sizes_that_wait_do_not_bring_each_other_back(keys: list[str]) -> 
         for _ in range(5):
             await pilot.pause(0.05)
             assert len(screen_lines(app)) == 24
-
-
-async def test_a_hidden_overview_takes_the_new_size() -> None:
-    stream = FakeRecording()
-    app = app_on(stream)
-    async with app.run_test(size=(200, 50)) as pilot:
-        stream.put(machine())
-        await pilot.press("enter")
-        await pilot.resize_terminal(80, 24)
-        await pilot.press("escape")
-        await pilot.pause()
-        lines = screen_lines(app)
-        assert len(lines) == 24
-        assert " x1 " in lines[0]
-        assert sum(line.startswith((f" {index}  ", f"▸{index}  ")) for line in lines for index in range(8)) == 8
 
 
 async def test_every_gpu_has_a_line_as_long_as_there_is_room() -> None:

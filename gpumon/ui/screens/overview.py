@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from gpumon.core.model import Device, Frame, Process
 from gpumon.operations.torch_processes import largest_allocator
-from gpumon.present.device_table import DeviceRow, device_rows, notable_state
+from gpumon.present.device_table import DeviceRow, copied_text, device_rows, notable_state
 from gpumon.present.first_run import first_run_lines, tour_line
 from gpumon.present.header import banner
 from gpumon.present.heat_map import heat_map_height
@@ -123,7 +123,7 @@ A GPU
         self._view = 0
         """How often another view was requested."""
         self._devices: TableView[DeviceRow] = TableView(
-            LineTable(id="devices"), lambda row: row.device.key, overview_line
+            LineTable(id="devices"), lambda row: row.device.key, overview_line, copied_text
         )
         self._processes: TableView[ProcessRow] = TableView(LineTable(id="processes"), process_key, process_line)
         self._map = HeatMapView(id="heat-map")
@@ -250,7 +250,7 @@ A GPU
         """Select a GPU, if it is listed; both views select the same one."""
         table = self._devices.table
         self._map.selected = key
-        table.cursor = next((index for index, row in enumerate(table.rows) if row.key == key), table.cursor)
+        table.select(key)
 
     def action_back(self) -> None:
         self.app.pop_screen()
