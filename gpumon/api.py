@@ -230,10 +230,14 @@ def frames(interval: float = 1.0) -> FrameIterator:
     return FrameIterator(LiveStream(interval))
 
 
-def snapshot() -> "Frame":
+def snapshot(*, metrics: bool = False) -> "Frame":
     """One sample of this host; takes about half a second.
 
     Without a driver, the frame has no devices, and its ``problems`` have the reason.
+
+    Args:
+        metrics: Whether to sample what is expensive for the driver, too: activity, PCIe and NVLink rates, energy, and
+            the SM % of every process. That takes about two seconds.
 
     Raises:
         GpumonError: The collector did not respond within ten seconds.
@@ -241,7 +245,7 @@ def snapshot() -> "Frame":
     from gpumon.operations.one_shot import sample_frame
 
     with _public_errors():
-        return sample_frame()
+        return sample_frame(on_demand=metrics)
 
 
 def processes() -> "tuple[GpuProcess, ...]":
