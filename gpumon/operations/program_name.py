@@ -55,6 +55,20 @@ def program_name(command: str) -> str:
     return _named(program.rstrip(":") or program)
 
 
+def without_interpreter(command: str) -> str:
+    """A command line that begins with what it runs: ``train.py --lr 3`` for ``python -u /home/ada/train.py --lr 3``.
+
+    The interpreter stays where it runs a text (``python -c``), or nothing. Folders of the program are left out.
+    """
+    program, _space, arguments = command.partition(" ")
+    program = _base_name(program)
+    if _PYTHON.fullmatch(program):
+        target, rest = _python_target(arguments.split())
+        if target is not None and target != "-c":
+            return " ".join((_base_name(target), *rest))
+    return f"{program} {arguments}".rstrip()
+
+
 def _base_name(path: str) -> str:
     return path.rpartition("/")[2] or path
 
