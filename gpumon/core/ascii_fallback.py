@@ -30,6 +30,7 @@ _REPLACEMENTS: Final = {
     **dict(zip("·•…–—µ✓✔✗✘×‖", ":*~--u++xxx!", strict=True)),
     **dict(zip("●○◆◇△", "*ooo^", strict=True)),
     "°": "'",
+    **dict.fromkeys("━╸", "="),  # a bar, whose rest is drawn with light lines
     "\u00a0": " ",
 }
 _BRAILLE: Final = range(0x2800, 0x2900)

@@ -14,15 +14,13 @@ from gpumon.ui.screens.choice import ThemePicker
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from tests import builders
-from tests.frames import machine, troubled
+from tests.frames import machine
 from tests.ui.fakes import (
     FakeLive,
     FakeRecording,
-    FakeStream,
     Refreshes,
     app_on,
     busy,
-    later,
     screen_lines,
     screen_text,
 )
@@ -64,18 +62,6 @@ async def test_a_frame_is_drawn() -> None:
         assert "node7" in screen_text(app)
 
 
-async def test_many_frames_that_wait_are_all_kept_and_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = FakeStream()
-    app = app_on(stream)
-    async with app.run_test() as pilot:
-        await pilot.pause()
-        scenes = Scenes(monkeypatch)
-        stream.put(*(busy(number, app.session.store.bucket_seconds * number) for number in range(101)))
-        await pilot.pause()
-        assert scenes.drawn == ["OverviewScreen"]
-        assert app.session.store.history(builders.device(0).key, "utilization_gpu_percent", 101) == list(range(101))
-
-
 async def test_a_rewind_forgets_what_was_drawn() -> None:
     stream = FakeRecording()
     app = app_on(stream)
@@ -88,18 +74,6 @@ async def test_a_rewind_forgets_what_was_drawn() -> None:
         stream.put(busy(30, 4))
         await pilot.pause()
         assert app.session.store.history(builders.device(0).key, "utilization_gpu_percent", 2) == [None, 30]
-
-
-async def test_the_same_again_refreshes_nothing() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        stream.put(troubled())
-        await pilot.pause()
-        spies = [Refreshes(widget) for widget in app.screen.query("*").results(Widget)]
-        stream.put(later(troubled(), 0.5))
-        await pilot.pause()
-        assert [spy.regions for spy in spies if spy.regions] == []
 
 
 # Keys

@@ -11,7 +11,6 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 from gpumon.present.top_line import TABS
-from gpumon.ui.base_app import save_screen
 from gpumon.ui.commands import GpumonCommands
 from gpumon.ui.keymap import KEY_MEANINGS, MEANINGS, all_bindings, footer_rank, meaning_of
 from gpumon.ui.screens.device import DeviceScreen
@@ -96,15 +95,6 @@ async def test_help_has_every_key_of_the_screen_below() -> None:
             assert isinstance(app.screen, HelpScreen)
             assert max(map(len, app.screen.text.splitlines())) <= 80 - 4 - 1, "padding and scroll bar"
             await pilot.press("escape")
-
-
-async def test_help_scrolls_on_a_small_terminal() -> None:
-    app = app_on(FakeLive())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("question_mark")
-        assert "CPU% " not in screen_text(app)
-        await pilot.press("end")
-        assert "each with its own memory" in screen_text(app)
 
 
 # Footer
@@ -268,11 +258,6 @@ async def test_a_screenshot_is_saved_and_says_where(
         assert "train.py" in file.read_text()
         assert "train.py" in text.read_text()
         assert "Palette" not in text.read_text().splitlines()[0], "it has closed"
-
-
-def test_a_screenshot_that_cannot_be_saved_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    assert isinstance(save_screen("<svg/>", "text", "x", tmp_path / "file"), OSError)
 
 
 async def test_ctrl_l_draws_every_line_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,7 @@ from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.text_lines import TextLines
 from tests import builders
-from tests.frames import HOSTILE, hostile
-from tests.ui.fakes import FakeLive, FakeRecording, Refreshes, app_on, screen_lines, screen_text
+from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_lines, screen_text
 from tests.ui.test_snapshots import Compare
 
 BEGAN = 1000.0
@@ -216,29 +215,6 @@ async def test_metrics_are_chosen_from_a_list() -> None:
         assert re.search(r"Temperature  56 °C of 92 °C", screen_text(app))
 
 
-async def test_only_what_changed_is_drawn_again() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(160, 50)) as pilot:
-        filled(stream, 300)
-        stream.put(training(300), training(301))
-        screen = await opened(app, pilot)
-        spy = Refreshes(screen.query_one("#charts", TextLines))
-        table = Refreshes(screen.query_one("#details", LineTable))
-        stream.put(training(301))
-        await pilot.pause()
-        assert (spy.regions, table.regions) == ([], []), "the same again"
-        await pilot.press("x", "x")
-        await pilot.pause()
-        spy.regions.clear()
-        stream.put(training(302))
-        await pilot.pause()
-        headings = [
-            row for row, text in enumerate(screen.query_one("#charts", TextLines)._lines) if " mean " in str(text)
-        ]
-        assert {0} <= set(spy.rows) <= set(headings), "no column has passed"
-
-
 async def test_a_pause_holds_the_charts_and_a_rewind_forgets_them() -> None:
     stream = FakeLive()
     app = app_on(stream)
@@ -299,19 +275,6 @@ async def test_every_size(size: tuple[int, int]) -> None:
         assert isinstance(app.screen, DeviceScreen)
 
 
-async def test_hostile_text_is_inert() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 50)) as pilot:
-        stream.put(hostile())
-        await opened(app, pilot)
-        app.session.store.mark(next(iter(app.session.store._histories)), HOSTILE[:6])
-        stream.put(hostile())
-        await pilot.pause()
-        assert "\x1b" not in screen_text(app)
-        assert "[bold red]" in screen_text(app)
-
-
 async def test_a_gpu_without_a_past_and_one_that_left() -> None:
     stream = FakeLive()
     app = app_on(stream)
@@ -337,14 +300,3 @@ def test_picture_of_a_gpu(snap_compare: Compare, size: tuple[int, int], theme: s
         await pilot.pause()
 
     assert snap_compare(app_on(stream, theme), terminal_size=size, run_before=press)
-
-
-def test_picture_of_the_choice_of_metrics(snap_compare: Compare) -> None:
-    stream = FakeLive()
-    filled(stream, 60)
-
-    async def press(pilot: Pilot[Any]) -> None:
-        await pilot.press("enter", "c")
-        await pilot.pause()
-
-    assert snap_compare(app_on(stream), terminal_size=(100, 30), run_before=press)

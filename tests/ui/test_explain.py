@@ -14,10 +14,9 @@ from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import ERRORS
 from gpumon.operations.evidence import LiveEvidence, with_evidence
 from gpumon.present.explain import SAMPLE, explanation_lines, known_error_in
-from gpumon.present.paint.line import Line, Role, plain, width_of, wrapped
+from gpumon.present.paint.line import Line, Role, plain, width_of
 from gpumon.present.run import body_lines, error_lines, explainable_text, head_lines
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.commands import GpumonCommands
 from gpumon.ui.messages import RunsChanged
 from gpumon.ui.screens import explain as explain_module
 from gpumon.ui.screens.confirm import ConfirmStartDialog
@@ -31,7 +30,7 @@ from gpumon.workload_runs.protocol import RunEventKind
 from gpumon.workload_runs.supervised_run import LogLine, RunEnded
 from tests import runs
 from tests.frames import HOSTILE, machine
-from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_text, seen, until
+from tests.ui.fakes import FakeLive, app_on, screen_text, seen, until
 from tests.ui.test_workloads import PATIENCE_SECONDS, Compare
 
 SHAPES = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (24x2 and 12x5)"
@@ -166,15 +165,6 @@ def test_an_unknown_error_can_be_reported(text: str, heading: str) -> None:
     assert "open an issue" in " ".join(lines)
 
 
-def test_long_lines_are_wrapped_and_keep_their_indentation() -> None:
-    assert wrapped("one\n\n    if x:\n        y = 1", 40) == ["one", "", "    if x:", "        y = 1"]
-    pieces = wrapped("    " + "word " * 30, 40)
-    assert len(pieces) > 3
-    assert all(piece.startswith("    ") and len(piece) <= 40 for piece in pieces)
-    assert max(map(len, wrapped("x" * 500, 40))) <= 40
-    assert wrapped("", 40) == []
-
-
 # Pasted text
 
 
@@ -268,25 +258,6 @@ async def test_the_list_leads_to_each_fix_which_is_copied_alone_or_with_all() ->
         assert isinstance(app.screen, OverviewScreen), "a digit changes the screen"
 
 
-async def test_hostile_text_is_only_text() -> None:
-    app = app_on(FakeLive())
-    async with app.run_test(size=(100, 40)) as pilot:
-        await pilot.press("7")
-        await paste(pilot, f"{HOSTILE}\n{SHAPES} {HOSTILE}\n")
-        await explained(pilot, "shape")
-        assert "[/] [bold red]x[/bold]" in screen_text(app)
-        assert "\x1b" not in screen_text(app)
-
-
-async def test_it_is_opened_from_the_overview_and_the_palette() -> None:
-    app = app_on(FakeRecording())
-    async with app.run_test(size=(120, 30)) as pilot:
-        assert "7 Explain" in screen_text(app)
-        assert "Explain" in [command.title for command in GpumonCommands(app.screen).actions()]
-        await pilot.press("7", "escape", "7", "8", "7")
-        assert [type(screen) for screen in app.screen_stack[1:]] == [OverviewScreen, ExplainScreen]
-
-
 # Reading in the background
 
 
@@ -367,16 +338,6 @@ async def test_an_error_of_a_run_is_explained(key: str) -> None:
         assert app.screen.query_one(PasteArea).text == SHAPES
         assert "Errors of matmul on GPU 0, H200" in screen_text(app)
         await pilot.press("escape")
-        assert isinstance(app.screen, RunScreen)
-
-
-async def test_a_run_without_errors_has_nothing_to_explain() -> None:
-    app = app_on(FakeLive())
-    async with app.run_test(size=(100, 50)) as pilot:
-        open_run(app, runs.ended_run())
-        await seen(pilot, "OK")
-        assert "e Explain" not in screen_text(app)
-        await pilot.press("e")
         assert isinstance(app.screen, RunScreen)
 
 

@@ -12,7 +12,7 @@ from gpumon.present.paint.table import Align, Column, Quantity
 from gpumon.session.table_memory import TableState
 from gpumon.ui.base_app import BaseApp
 from gpumon.ui.screens.choice import ColumnChoiceScreen
-from gpumon.ui.widgets.filter_bar import FilterBar, FilterInput
+from gpumon.ui.widgets.filter_bar import FilterBar
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.table_view import HeadingLine, TableView
 from tests.ui.fakes import Refreshes, screen_lines
@@ -146,27 +146,6 @@ async def test_a_filter_is_applied_while_it_is_typed_and_kept_with_enter() -> No
         assert not app.query_one(FilterBar).display
 
 
-async def test_enter_without_a_filter_closes_the_line() -> None:
-    async with JobsApp().run_test(size=(60, 10)) as pilot:
-        app = app_of(pilot)
-        await show(pilot)
-        await pilot.press("slash", "enter")
-        await pilot.pause()
-        assert not app.query_one(FilterBar).display
-        assert app.view.frame_height == 1
-
-
-async def test_keys_of_the_table_are_text_in_the_filter() -> None:
-    async with JobsApp().run_test(size=(60, 10)) as pilot:
-        app = app_of(pilot)
-        await show(pilot)
-        await pilot.press("slash", *"sc/jk", "down")
-        assert app.focused is app.view.table
-        await pilot.press("slash")
-        assert app.query_one(FilterInput).value == "sc/jk"
-        assert app.view.state.sort_column == ""
-
-
 async def test_a_filter_that_is_not_valid_says_why_next_to_it() -> None:
     async with JobsApp().run_test(size=(60, 10)) as pilot:
         app = app_of(pilot)
@@ -281,16 +260,3 @@ async def test_a_table_fits_every_size(size: tuple[int, int]) -> None:
         await pilot.pause()
         assert "[x] User" in "\n".join(screen_lines(app))
         assert max(map(len, (text.rstrip() for text in screen_lines(app)))) <= size[0]
-
-
-async def test_a_filter_longer_than_its_line_shows_its_end() -> None:
-    async with JobsApp().run_test(size=(60, 10)) as pilot:
-        app = app_of(pilot)
-        await show(pilot)
-        await pilot.press("slash", *"0123456789" * 6, *"end")
-        await pilot.pause()
-        assert "789end" in screen_lines(app)[1]
-        assert "No row matches the filter." in screen_lines(app)[2]
-        assert app.view.selected is None
-        await pilot.press("down", "enter")
-        assert app.chosen == [], "the sentence is no row"

@@ -82,6 +82,20 @@ class QuitDialog(ConfirmDialog[bool]):
         self.dismiss(confirmed)
 
 
+class LoadProbeDialog(ConfirmDialog[bool]):
+    """Asks before the probe is loaded into processes.
+
+    Args:
+        question: What happens to which processes.
+    """
+
+    def __init__(self, question: str) -> None:
+        super().__init__(f"{question}\n", "Load the probe")
+
+    def action_answer(self, confirmed: bool) -> None:
+        self.dismiss(confirmed)
+
+
 class ConfirmStartDialog(ConfirmDialog[bool]):
     """Asks before a workload starts; says why gpumon asks, which processes use the GPU, and what the workload will use.
 
