@@ -237,6 +237,8 @@ def selftest(  # noqa: PLR0917 - click passes them by name
         screens.mkdir(parents=True, exist_ok=True)
     from gpumon.ui.selftest import Pictures, document
 
+    if use_demo:
+        os.environ["XDG_STATE_HOME"] = os.devnull  # a picture does not show how this user has sorted a table
     names = tuple(filter(None, (only or "").split(",")))
     pictures = None if screens is None else Pictures(screens, names)
     missing = None if use_demo else _missing_driver()
