@@ -16,7 +16,7 @@ import pytest
 
 from gpumon.core.problems import CommandError
 from gpumon.probe import attach as attaching
-from gpumon.probe.attach import attach, detach, errors, injection, ptrace, python_image, x86_64
+from gpumon.probe.attach import attach, detach, injection, ptrace, python_image, x86_64
 from gpumon.probe.attach.injection import pending_call
 from gpumon.probe.attach.target import Target, read_target
 from tests.probe.children import pythons, waited
@@ -149,7 +149,7 @@ print(os.listdir('/tmp'))
             pid = int(children[0])
             folder = attach(pid, 20.0).folder
             assert folder is not None
-            assert str(folder).startswith(f"/proc/{pid}/root/tmp/gpumon-")
+            assert folder.parent == Path(f"/proc/{pid}/root", "tmp")
             assert attaching.attachability(pid).folder == folder
             assert detach(pid) is not None
             assert process.communicate("\n", timeout=30)[0] == "['gpumon-0']\n"
@@ -268,7 +268,15 @@ def test_programs_without_a_suitable_python(start: Start, monkeypatch: pytest.Mo
     monkeypatch.setattr(injection, "MIN_VERSION", (9, 0))
     assert "requires Python 3.8" in refusal(loading)
     assert requests(process) == 0
-    assert "no CPython with dynamic symbols" in str(errors.no_python(read_target(process.pid)))
+    monkeypatch.setattr(python_image, "_image", without_symbols)
+    monkeypatch.setattr(injection, "_READY_SECONDS", 60.0)
+    assert "its Python is starting or ending" in refusal(loading)
+    monkeypatch.setattr(injection, "_READY_SECONDS", 0.0)
+    assert "no CPython with dynamic symbols" in refusal(loading)
+
+
+def without_symbols(*_: object) -> None:
+    raise python_image.NoPythonError
 
 
 ASSEMBLY = """
