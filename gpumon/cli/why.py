@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from gpumon.cli.attaching import attach_options, chosen_target, load_missing_probes
-from gpumon.cli.options import NumberRange, debug_option, json_option
+from gpumon.cli.options import Seconds, debug_option, json_option
 from gpumon.cli.output import print_json, print_lines, report_width
 from gpumon.core.problems import CommandError, ExitCode
 
@@ -22,8 +22,8 @@ _MAX_WIDTH: Final = 140
 @click.argument("target", required=False)
 @click.option(
     "--seconds",
-    type=NumberRange(1, 30),
-    metavar="SECONDS",
+    type=Seconds(1, 30),
+    metavar="DURATION",
     help="How long to observe the process.  [default: 12, longer for slow steps]",
 )
 @click.option("--job", is_flag=True, help="Compare all ranks on this host of the job that a PID belongs to.")
