@@ -127,6 +127,36 @@ def test_gpumon_is_killed_after_any_of_its_calls(start: Start) -> None:
     assert (out, err, process.returncode) == ("True True 1 []\n", "", 7)
 
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare")
+
+
+@needs_root
+def test_a_container_with_its_own_processes_files_and_users(sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPUMON_PROBE_DIR")
+    code = """
+import os, select, sys
+print(os.getpid(), flush=True)
+while not select.select([sys.stdin], [], [], 0.05)[0]: pass
+print(os.listdir('/tmp'))
+"""
+    inside = 'mount -t tmpfs none /tmp && exec "$0" -c "$1"'
+    command = ["unshare", "-Urmpf", "--mount-proc", "--kill-child", "sh", "-c", inside, sys.executable, code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "1\n"
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            pid = int(children[0])
+            folder = attach(pid, 20.0).folder
+            assert folder is not None
+            assert str(folder).startswith(f"/proc/{pid}/root/tmp/gpumon-")
+            assert attaching.attachability(pid).folder == folder
+            assert detach(pid) is not None
+            assert process.communicate("\n", timeout=30)[0] == "['gpumon-0']\n"
+        finally:
+            process.kill()
+
+
 def inject(target: Target, calls: int) -> int:
     """Make a request in a child, which is killed after some calls of ptrace; return its status."""
     child = os.fork()
