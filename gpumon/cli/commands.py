@@ -11,9 +11,9 @@ import click
 from gpumon import __version__
 from gpumon.cli.appearance import ThemeName
 from gpumon.cli.attaching import load_probe_option
-from gpumon.cli.group import CommandGroup, LateCommands, appearance, command_defaults, thresholds
+from gpumon.cli.group import CommandGroup, LateCommands, appearance, command_defaults
 from gpumon.cli.options import (
-    NumberRange,
+    Seconds,
     debug_option,
     history_option,
     interval_option,
@@ -25,7 +25,7 @@ from gpumon.cli.options import (
 )
 from gpumon.cli.output import print_json
 from gpumon.cli.screen import show
-from gpumon.core.problems import CommandError, ExitCode
+from gpumon.core.problems import ExitCode
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -39,8 +39,8 @@ _MAX_SIZE: Final = 1000
 _EPILOG: Final = (
     "Exit codes: 0 success; 1 completed with a bad verdict; 2 usage error; 3 a prerequisite is missing (no driver, "
     "no GPU, no torch); 128+n ended by signal n. Every option can be set in the environment, such as "
-    "GPUMON_INTERVAL or GPUMON_DEMO_SPEED, and all except --yes and --debug in $XDG_CONFIG_HOME/gpumon/config.toml, "
-    "such as interval = 2."
+    "GPUMON_INTERVAL or GPUMON_DEMO_SPEED, and all except --yes, --attach and --debug in "
+    "$XDG_CONFIG_HOME/gpumon/config.toml, such as interval = 2."
 )
 
 
@@ -70,6 +70,8 @@ def gpumon(  # noqa: PLR0917 - click passes them by name
         context.default_map = {context.invoked_subcommand: command_defaults(context, context.invoked_subcommand)}
         return
     if not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb"}:
+        from gpumon.cli.status import status  # late, as all commands
+
         context.invoke(status)
         return
     from gpumon.cli.fleet_source import configured_fleet
@@ -99,38 +101,13 @@ def demo(speed: float, history: float, theme: str, mouse: bool, read_only: bool)
     show(open_demo(speed), theme, mouse, history, is_read_only=read_only)
 
 
-@gpumon.command(short_help="Print one sample of all GPUs.")
-@json_option("status", "Print one JSON document; missing values are null, with the reason.")
-@debug_option
-def status(as_json: bool) -> None:
-    """Print one sample of the GPUs of this host, their processes and alerts."""
-    limits = thresholds()
-    if as_json:
-        from gpumon.operations.one_shot import sample_with_probes
-        from gpumon.operations.status import status_document
-
-        frame, probes, _ = sample_with_probes()
-        print_json(status_document(frame, limits, probes))
-    else:
-        from gpumon.operations.one_shot import sample_frame
-
-        frame = sample_frame()
-        if frame.devices:
-            from gpumon.present.text.status import status_text
-
-            click.echo(status_text(frame, limits))
-    problem = frame.problems.get("driver")
-    if problem is not None:
-        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
-
-
 @gpumon.command(short_help="Record this host to a file or a pipe.")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @interval_option
 @click.option(
     "--duration",
-    type=NumberRange(0, min_open=True),
-    metavar="SECONDS",
+    type=Seconds(0, min_open=True),
+    metavar="DURATION",
     help="How long to record.  [default: until interrupted]",
 )
 @click.option(
@@ -283,11 +260,14 @@ def selftest(  # noqa: PLR0917 - click passes them by name
 
 gpumon.commands.update(
     attach="watch:attach",
+    compare="report:compare",
     completion="shell_support:completion",
     config="config_command:config_command",
     devices="host_reports:devices",
+    disable="enable:disable",
     **{"empty-cache": "empty_cache:empty_cache"},
     doctor="doctor:doctor",
+    enable="enable:enable",
     explain="explain:explain",
     exporter="exporter:exporter",
     fleet="fleet:fleet",
@@ -297,9 +277,11 @@ gpumon.commands.update(
     man="shell_support:man",
     memory="host_reports:memory",
     pick="choosing:pick",
+    report="report:report",
     results="results:results",
     run="run:run",
     snapshot="snapshot:snapshot",
+    status="status:status",
     topology="host_reports:topology",
     trace="trace:trace",
     wait="choosing:wait",

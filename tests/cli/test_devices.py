@@ -119,10 +119,3 @@ def test_a_cuda_driver_that_fails_costs_only_its_values(
     device = json.loads(done.stdout)["devices"][0]
     assert device["memory_total_bytes"] > 0
     assert words in device["problems"]["sm_count"]["reason"]
-
-
-def test_without_the_cuda_library(nvml_mock: NvmlMock) -> None:
-    done = run("devices", env=nvml_mock.environment(gpus=1))
-    assert done.returncode == 0
-    assert "SMs                       – (– FP32 cores)" in done.stdout
-    assert "Compute capability        9.0" in done.stdout

@@ -97,20 +97,6 @@ def test_commands_write_in_the_encoding_of_the_locale(
     assert not any(IN_UTF_8.search(line) for line in plain_lines)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("locale", [LATIN, ASCII])
-def test_the_screen_draws_charts_in_plain_characters(locale: dict[str, str]) -> None:
-    with Terminal((GPUMON, "demo"), env={"HOME": "/", **locale}, rows=40, cols=120) as terminal:
-        terminal.wait_for(r"> *0 +#+ .*% .*W .* user1")
-        terminal.send("\r")
-        shown = terminal.wait_for(r"(?s)100 % \+.*\n.*\|.*2 s/col \+-")
-        assert re.search(r"['.|-]{2}", shown)
-        assert "?" not in shown.replace("? Help", "")
-        assert not IN_UTF_8.search(terminal.raw)
-        terminal.send("q")
-        assert terminal.wait_exit() == 0
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("colors", [{"NO_COLOR": "1"}, {"TERM": "xterm-16color", "COLORTERM": ""}])
 def test_a_state_is_readable_without_color(nvml_mock: NvmlMock, colors: dict[str, str]) -> None:

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -285,42 +284,6 @@ def test_a_loop_that_is_left_closes_the_collector() -> None:
         break
     gc.collect()
     assert (stream.started, stream.closed) == (1, 1)
-
-
-def test_closing_in_another_thread_ends_a_waiting_loop() -> None:
-    stream = FakeLive()
-    frames = FrameIterator(stream)
-    seen: list[object] = []
-    thread = threading.Thread(target=lambda: seen.extend(frames))
-    thread.start()
-    stream.put(builders.frame())
-    time.sleep(0.1)
-    frames.close()
-    frames.close()
-    thread.join(5)
-    assert not thread.is_alive()
-    assert len(seen) == 1
-    assert stream.closed == 1
-
-
-def test_two_threads_share_an_iterator() -> None:
-    stream = FakeLive()
-    frames = FrameIterator(stream)
-    seen: list[float] = []
-    threads = [
-        threading.Thread(target=lambda: seen.extend(frame.monotonic_seconds for frame in frames)) for _ in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    for second in range(50):
-        stream.put(builders.frame(monotonic_seconds=float(second)))
-        time.sleep(0.002)
-    time.sleep(0.6)
-    frames.close()
-    for thread in threads:
-        thread.join(5)
-    assert len(seen) == len(set(seen))
-    assert 49.0 in seen
 
 
 def test_a_silent_collector_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,16 +154,6 @@ def test_an_untrusted_folder_is_reported_and_ignored(
         assert watched.watcher.probes == {}
 
 
-def test_a_folder_that_is_fixed_is_used(folder: Path, watch: Watch) -> None:
-    folder.chmod(0o777)
-    with listening(folder):
-        watched = watch()
-        watched.problem()
-        folder.chmod(0o700)
-        watched.reading()
-        watched.until(lambda: not watched.watcher.problems)
-
-
 @needs_root
 def test_a_socket_of_another_users_process_is_rejected(folder: Path, watch: Watch) -> None:
     children = Children(folder, 1, 65534)
@@ -385,39 +375,6 @@ def test_the_same_socket_is_tried_again_after_a_loss(folder: Path, watch: Watch)
         watched = watch()
         watched.until(lambda: len(tries) == 2, 5)
         watched.reading()
-
-
-def test_two_sockets_of_a_process_count_once(folder: Path, watch: Watch) -> None:
-    with listening(folder), listening(folder):
-        watched = watch()
-        watched.reading()
-        time.sleep(0.2)
-        assert list(watched.watcher.probes) == [PID]
-        assert watched.watcher.problems == ()
-
-
-def test_two_watchers_receive_the_same(folder: Path, watch: Watch) -> None:
-    bodies = {"summary": {"text": "both"}}
-    with listening(folder, answering(**bodies)):
-        one, other = watch(), watch()
-        assert one.reading().reading == other.reading().reading
-        numbers = [(watched, watched.watcher.ask(PID, "summary")) for watched in (one, other)]
-        assert [watched.answer(number).result for watched, number in numbers] == ["both", "both"]
-        one.watcher.close()
-        assert other.answer(other.watcher.ask(PID, "summary")).result == "both"
-
-
-def test_two_hundred_processes(folder: Path, watch: Watch) -> None:
-    children = Children(folder, 200)
-    try:
-        watched = watch()
-        watched.until(lambda: len(watched.watcher.probes) == 200, 30)
-        assert watched.watcher.settle(5)
-        assert watched.watcher.problems == ()
-    finally:
-        children.kill()
-    watched.until(lambda: not watched.watcher.probes)
-    watched.until(lambda: not list(folder.iterdir()))
 
 
 def test_the_number_of_connections_is_limited(folder: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from gpumon.ui.screens.process import ProcessScreen
 from gpumon.ui.screens.processes import ProcessesScreen
 from tests import builders
 from tests.processes import is_running, sleeper, start_ticks
-from tests.ui.fakes import FakeLive, FakeRecording, FakeStream, app_on, screen_lines, screen_text, until
+from tests.ui.fakes import FakeLive, FakeStream, app_on, screen_lines, screen_text, until
 
 GIB = 1 << 30
 IGNORES_TERM = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
@@ -139,16 +139,6 @@ async def test_what_started_a_process_stands_in_its_row(child: subprocess.Popen[
     finally:
         job.kill()
         job.wait()
-
-
-async def test_without_processes_it_says_so() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot, stream, builders.frame(devices=(builders.device(0, processes=()),)))
-        assert "No process uses a GPU." in screen_text(app)
-        await pilot.press("K", "asterisk", "t", "enter")
-        assert isinstance(app.screen, ProcessesScreen)
 
 
 # Signals
@@ -355,16 +345,3 @@ async def test_the_cursor_in_time_shows_the_values_of_that_moment(
         assert "SM 99 %" in screen_text(app)
         await pilot.press("escape")
         assert isinstance(app.screen, ProcessesScreen)
-
-
-async def test_a_process_of_a_recording_has_only_what_was_recorded(child: subprocess.Popen[bytes]) -> None:
-    stream = FakeRecording()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 70)) as pilot:
-        await opened(pilot, stream, host(real(child.pid)))
-        await pilot.press("enter")
-        await pilot.pause(0.3)
-        text = screen_text(app)
-        assert "Command" in text
-        assert "Threads" not in text
-        assert str(Path.cwd()) not in text

@@ -222,12 +222,6 @@ def test_an_announcement_that_makes_no_sense_costs_itself_alone(
     assert [workload.file.name for workload in result.broken if workload.file.suffix] == ["gone.py"]
 
 
-@pytest.mark.usefixtures("alone")
-def test_without_any_folder_there_is_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "gone"))
-    assert load_catalogue().workloads == ()
-
-
 @needs_root
 @pytest.mark.usefixtures("alone")
 def test_root_does_not_load_the_workload_of_another_user(folder: Path, tmp_path: Path) -> None:

@@ -51,15 +51,6 @@ def test_every_model_is_measured_and_trains(run_workload: RunWorkload, model: st
 
 
 @needs_torch
-def test_throughput_is_the_counted_operations_by_the_time(run_workload: RunWorkload) -> None:
-    values = cases(run_workload("train", **_TINY))[""]
-    step = (
-        4 * 2 * (16 * 32 * 2 + 3 * 32 * 32 + 3 * 32 * 10)
-    )  # per sample: two passes of the first layer, three of others
-    assert values["throughput"] * 1e12 == pytest.approx(step * values["steps"])
-
-
-@needs_torch
 def test_precisions_are_compared_and_tf32_is_a_sentence(run_workload: RunWorkload) -> None:
     ran = run_workload("train", **_TINY, compare="precision")
     assert ran.result["verdict"] == "ok", ran.result
@@ -154,13 +145,6 @@ def test_steps_that_do_not_train_fail(run_workload: RunWorkload, tmp_path: Path,
     assert ran.result["verdict"] == "fail"
     assert ran.result["why"].startswith(reason)
     assert ran.result["why"].endswith("The step did not train the model.")
-
-
-@needs_torch
-def test_another_error_ends_the_run(run_workload: RunWorkload, tmp_path: Path) -> None:
-    ran = run_probe(run_workload, tmp_path, "raise RuntimeError('CUDA error: device-side assert triggered')")
-    assert ran.exit_code == 1
-    assert ran.result["why"] == "RuntimeError: CUDA error: device-side assert triggered"
 
 
 def measured(samples: float, precision: str = "fp32", batch: int = 8, first: float = 0.1, peak: int = 100) -> object:
