@@ -106,6 +106,7 @@ def _verdict_document(verdict: SlownessVerdict) -> dict[str, Any]:
                 "time_seconds": cause.seconds,
                 "share": cause.share,
                 "bound_seconds": cause.bound_seconds,
+                "bound_range_seconds": None if cause.bound_range is None else list(cause.bound_range),
                 "evidence": cause.evidence,
                 "line": cause.line,
                 "experiment": cause.experiment,

@@ -88,6 +88,7 @@ def _cause_document(cause: Bottleneck) -> dict[str, Any]:
         "seconds": cause.seconds,
         "share": cause.share,
         "bound_seconds": cause.bound_seconds,
+        "bound_range_seconds": None if cause.bound_range is None else list(cause.bound_range),
         "base_seconds": cause.base_seconds,
         "evidence": cause.evidence,
         "line": cause.line,
