@@ -48,8 +48,9 @@ def process(pid: int = 4000, **changes: Any) -> Process:  # noqa: ANN401
 
 
 def device(index: int = 0, **changes: Any) -> Device:  # noqa: ANN401
-    """A GPU with one process; ``readings`` among the changes are merged into the usual ones, None takes one out."""
-    readings = {**READINGS, **changes.pop("readings", {})}
+    """A GPU with one process, and idle without; ``readings`` are merged into the usual ones, None takes one out."""
+    idle = {"utilization_gpu_percent": 0} if changes.get("processes") == () else {}
+    readings = {**READINGS, **idle, **changes.pop("readings", {})}
     values: dict[str, Any] = {
         "index": index,
         "uuid": f"GPU-{index:08x}-4d6f-5b6b-8c01-000000000000",

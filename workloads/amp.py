@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from _kit import LOWER, DeclaredMetric, Uses, Verdict, Workload, choice, integer, number
 from _kit.models import KINDS, SIZES, Model, build
+from _kit.timing import median
 from _kit.training import PRECISIONS, StepOptions, Trainer, float32_mode, half_type, prepare, training_step
+from _kit.training_advice import busy_notes
 from _kit.training_run import (
     TRAINING_METRICS,
     Measured,
@@ -31,6 +33,8 @@ _MAX_DRIFT = 0.05
 """Relative difference of the loss from fp32 above which a precision is not recommended."""
 _NEAR = 0.95
 _SECONDS_AROUND = 4
+_ROUNDS = 3
+"""Timed runs of each precision, in turn, so that a change of the host's load does not look like a precision's speed."""
 _HOST_BYTES = {"tiny": 64 << 20, "small": 512 << 20, "base": 16 << 30}
 
 
@@ -60,12 +64,19 @@ class _Row:
         measured: Its speed and memory.
         loss_difference: Largest difference of a loss from fp32, relative to the largest loss of fp32.
         gradient_difference: Distance of the gradients of the first batch from fp32, relative to their length.
+        speeds: Samples per second of each timed run.
     """
 
     precision: str
     measured: Measured
     loss_difference: float
     gradient_difference: float
+    speeds: list[float]
+
+    @property
+    def speed(self) -> float:
+        """Samples per second, the median of the timed runs."""
+        return median(self.speeds)
 
 
 def gradients_of(
@@ -152,7 +163,7 @@ def _run(context: Context) -> Verdict:
     model = build(context.torch, context.parameters.model, context.parameters.model_size)
     batches = make_batches(model, context.parameters.batch_size, is_pinned=context.on_gpu)
     rows: list[_Row] = []
-    notes: list[str] = []
+    notes = busy_notes()
     reference: Optional[_Numbers] = None
     for done, precision in enumerate(PRECISIONS):
         context.progress(done, len(PRECISIONS))
@@ -161,10 +172,10 @@ def _run(context: Context) -> Verdict:
         context.step(f"{precision}: {context.parameters.steps} steps from the same weights, then a timed run.")
         try:
             size, options = context.parameters.batch_size, StepOptions(precision)
-            measured = measure(context, model, options, size, context.parameters.duration)
+            measured = measure(context, model, options, size, context.parameters.duration / _ROUNDS)
             numbers = guarded(context, options, size, partial(_numbers, context, model, precision, batches))
             reference = reference or numbers
-            rows.append(_row(context, precision, measured, numbers, reference))
+            rows.append(_row(precision, measured, numbers, reference))
             if precision == "fp16":
                 notes.append(_overflow_text(context, model, batches, numbers))
         except VariantError as error:
@@ -173,12 +184,18 @@ def _run(context: Context) -> Verdict:
             return context.fail(str(error))
         if reference is None:
             return context.fail(f"fp32 is the reference and could not be computed: {' '.join(notes)}")
+    for row in [row for _ in range(_ROUNDS - 1) for row in rows]:
+        if not context.stopping:
+            again = measure(context, model, row.measured.options, size, context.parameters.duration / _ROUNDS)
+            row.speeds.append(again.samples_per_second)
+    for row in rows:
+        _add_results(context, row)
     context.progress(len(PRECISIONS), len(PRECISIONS))
     return _judge(context, rows, notes)
 
 
-def _row(context: Context, precision: str, measured: Measured, numbers: _Numbers, reference: _Numbers) -> _Row:
-    """Adds the results of a precision.
+def _row(precision: str, measured: Measured, numbers: _Numbers, reference: _Numbers) -> _Row:
+    """Returns a precision compared with fp32.
 
     Raises:
         NotTrainedError: Another precision than fp32 computed exactly the numbers of fp32.
@@ -187,28 +204,34 @@ def _row(context: Context, precision: str, measured: Measured, numbers: _Numbers
     gradient = distance(numbers.gradients, reference.gradients)
     if precision != "fp32" and not gradient:
         raise NotTrainedError(f"{precision} computed the same gradients as fp32, so it was not in effect.")
+    return _Row(precision, measured, loss, gradient, [measured.samples_per_second])
+
+
+def _add_results(context: Context, row: _Row) -> None:
+    """Adds the results of a precision."""
+    measured, precision = row.measured, row.precision
     peak, source = limit_of(context, precision)
 
     def add(name: str, value: float, limit: Optional[float] = None, limit_source: str = "") -> None:
         context.result(
-            name, value, repetitions=measured.repetitions, limit=limit, limit_source=limit_source, case=precision
+            name, value, repetitions=measured.repetitions * len(row.speeds), limit=limit, limit_source=limit_source,
+            case=precision,
         )  # fmt: skip
 
-    add("samples", measured.samples_per_second)
-    add("throughput", measured.flops_per_second / 1e12, peak and peak / 1e12, source)
+    add("samples", row.speed)
+    add("speed_spread", 100 * (max(row.speeds) - min(row.speeds)) / row.speed)
+    add("throughput", row.speed * measured.step_flops / measured.batch_size / 1e12, peak and peak / 1e12, source)
     if measured.peak_bytes is not None:
         add("peak_memory" if context.on_gpu else "peak_resident_memory", measured.peak_bytes / 2**20)
-    add("loss_difference", 100 * loss)
-    add("gradient_difference", 100 * gradient)
-    if precision == "fp16":
-        add("overflows", numbers.overflows)
-    return _Row(precision, measured, loss, gradient)
+    add("loss_difference", 100 * row.loss_difference)
+    add("gradient_difference", 100 * row.gradient_difference)
 
 
 def _overflow_text(context: Context, model: Model, batches: list[tuple[Any, Any]], numbers: _Numbers) -> str:
     """Provokes overflows, adds their results, and returns both counts in a sentence."""
     options, size = StepOptions("fp16"), context.parameters.batch_size
     skipped, scale = guarded(context, options, size, lambda: _provoke_overflow(context, model, batches))
+    context.result("overflows", numbers.overflows, repetitions=len(numbers.losses), case="fp16")
     context.result("provoked_overflows", skipped, repetitions=skipped + 1, case="fp16")
     context.result("working_scale_exponent", math.log2(scale), repetitions=1, case="fp16")
     return (
@@ -222,13 +245,18 @@ def _judge(context: Context, rows: list[_Row], notes: list[str]) -> Verdict:
     """Recommends the fastest precision whose losses stay near fp32; bf16 before others that are as fast."""
     base = rows[0]
     near = [row for row in rows if row.loss_difference <= _MAX_DRIFT]
-    best = max(row.measured.samples_per_second for row in near)
-    fast = [row for row in near if row.measured.samples_per_second >= _NEAR * best]
+    best = max(row.speed for row in near)
+    fast = [row for row in near if row.speed >= _NEAR * best]
     chosen = min(fast, key=lambda row: ("bf16", "tf32", "fp16", "fp32").index(row.precision))
     if chosen is base:
         text = "Stay with fp32: no other precision that stays near it is faster here."
+    elif min(chosen.speeds) <= max(base.speeds):
+        text = (
+            f"Stay with fp32: {chosen.precision} computed {_range_text(chosen)} and fp32 {_range_text(base)} in "
+            f"{len(base.speeds)} runs each, so that the difference may be noise. Repeat it on an idle host."
+        )
     else:
-        ratio = chosen.measured.samples_per_second / base.measured.samples_per_second
+        ratio = chosen.speed / base.speed
         text = f"Use {chosen.precision}: {ratio:.2f}x faster than fp32"
         if chosen.measured.peak_bytes and base.measured.peak_bytes:
             text += f", with {chosen.measured.peak_bytes / base.measured.peak_bytes:.0%} of its peak memory"
@@ -239,6 +267,10 @@ def _judge(context: Context, rows: list[_Row], notes: list[str]) -> Verdict:
         text += f" The losses of {', '.join(far)} move by more than {_MAX_DRIFT:.0%}."
     text = " ".join([text, *notes])
     return context.warn(text) if far else context.ok(text)
+
+
+def _range_text(row: _Row) -> str:
+    return f"{min(row.speeds):.4g} to {max(row.speeds):.4g} samples/s"
 
 
 def _power_text(scale: float) -> str:
@@ -253,6 +285,7 @@ WORKLOAD = Workload(
     run=_run,
     metrics=(
         *TRAINING_METRICS,
+        DeclaredMetric("speed_spread", "%", LOWER),
         DeclaredMetric("*_difference", "%", LOWER),
         DeclaredMetric("*overflows", "steps", LOWER, format="count"),
         DeclaredMetric("working_scale_exponent", "bits"),

@@ -169,6 +169,7 @@ WORKLOAD = Workload(
     needs="A GPU or the CPU.",
     uses=_uses,
     run=_run,
+    main_metric="knee",
     metrics=(
         *TRAINING_METRICS,
         DeclaredMetric("knee", "samples", format="count"),

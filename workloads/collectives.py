@@ -392,6 +392,7 @@ WORKLOAD = Workload(
     needs="Two GPUs, on one host or several; 2.5 GiB of memory on each at the default size. On the CPU: Gloo.",
     uses=_uses,
     run=_run,
+    main_metric="all_reduce_bus_bandwidth",
     metrics=(
         DeclaredMetric("own_work", "ms"),
         DeclaredMetric("waiting", "ms", LOWER),

@@ -132,6 +132,7 @@ WORKLOAD = Workload(
     needs="A GPU with 512 MiB of free memory; some errors also occur on the CPU.",
     uses=_uses,
     run=_run,
+    main_metric="expected_errors",
     metrics=(
         DeclaredMetric("until_the_error", "s"),
         DeclaredMetric("fixed", "s"),

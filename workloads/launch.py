@@ -248,6 +248,7 @@ WORKLOAD = Workload(
     why_not_cpu="launch measures a CUDA kernel, which needs a GPU.",
     uses=_uses,
     run=_run,
+    main_metric="best",
     code=(kernel_source, _sweep, _measure, device_seconds),
     metrics=(
         DeclaredMetric("occupancy_*", "%"),

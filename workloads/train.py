@@ -8,9 +8,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Optional
 
 from _kit import HIGHER, LOWER, DeclaredMetric, Uses, Verdict, Workload, choice, flag, integer, number
-from _kit.models import KINDS, SIZES, Model, build
+from _kit.models import KINDS, SIZES, TWICE_THE_WIDTH, Model, build
 from _kit.training import PARTS, PRECISIONS, StepOptions, Trainer, prepare, training_step
-from _kit.training_advice import GPU_CASE, advice, busy_notes, device_verdict, rate_text, variants_verdict
+from _kit.training_advice import (
+    GPU_CASE,
+    advice,
+    busy_notes,
+    device_verdict,
+    rate_text,
+    utilization_verdict,
+    variants_verdict,
+)
 from _kit.training_run import (
     TRAINING_METRICS,
     Measured,
@@ -45,6 +53,7 @@ class _Variant:
         device: Where it trains; None for the device of the run.
         threads: Threads of the CPU; None for all.
         position: The case as a number, in a sweep.
+        size: Size of another model to train; empty for that of the run.
     """
 
     case: str
@@ -53,6 +62,7 @@ class _Variant:
     device: Any = None
     threads: Optional[int] = None
     position: Optional[float] = None
+    size: str = ""
 
 
 def _variants(context: Context) -> list[_Variant]:
@@ -87,7 +97,20 @@ def _variants(context: Context) -> list[_Variant]:
             *counts,
             replace(counts[-1], case=f"{counts[-1].case}, bf16", options=replace(options, precision="bf16")),
         ]
-    return [own]
+    return _faster_variants(own, parameters.model_size) if parameters.compare == "faster" else [own]
+
+
+def _faster_variants(own: _Variant, size: str) -> list[_Variant]:
+    """Returns what raises the operations per second: a fused optimizer, compilation, and larger products."""
+    compiled = replace(own.options, compile=True)
+    both = replace(own, case="compiled, fused", options=replace(compiled, fused=True))
+    return [
+        replace(own, case="as set"),
+        replace(own, case="fused optimizer", options=replace(own.options, fused=True)),
+        replace(own, case="compiled", options=compiled),
+        both,
+        replace(both, case="twice the width", size=f"{size}{TWICE_THE_WIDTH}"),
+    ]
 
 
 def _uses(context: Context) -> Uses:
@@ -133,6 +156,8 @@ def _run(context: Context) -> Verdict:
 
 def _measure(context: Context, model: Model, variant: _Variant) -> Measured:
     """Measures a variant; the CPU next to a GPU gets a smaller batch if its steps are slow."""
+    if variant.size:
+        model = build(context.torch, context.parameters.model, variant.size)
     what, seconds = options_text(variant.options), context.parameters.duration
     context.step(f"{variant.case + ': ' if variant.case else ''}{what}, batch {variant.batch_size}.")
     if variant.device is not None:
@@ -185,6 +210,8 @@ def _judge(context: Context, model: Model, measured: list[tuple[_Variant, Measur
     compare = context.parameters.compare
     if compare == "none":
         text = advice(context, rows[0][1])
+    elif compare == "faster":
+        text = utilization_verdict(rows, limit_of(context, context.parameters.precision)[0])
     elif compare == "device":
         text = device_verdict(context, model, rows, None if context.on_gpu else product_rate(context.torch))
     else:
@@ -203,6 +230,7 @@ WORKLOAD = Workload(
     needs="A GPU or the CPU.",
     uses=_uses,
     run=_run,
+    main_metric="samples",
     metrics=(
         *TRAINING_METRICS,
         DeclaredMetric("speed_up", "x", HIGHER),
@@ -224,7 +252,7 @@ WORKLOAD = Workload(
         choice(
             "compare",
             "none",
-            ("none", "precision", "batch", "device", "compile"),
+            ("none", "precision", "batch", "device", "compile", "faster"),
             "Variants to measure one after another.",
         ),
         number("duration", 5, 0.05, 3600, "Duration of the measurement of each variant.", unit="s", default_cpu=1),

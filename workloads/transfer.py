@@ -437,6 +437,7 @@ WORKLOAD = Workload(
     why_not_cpu="transfer measures copies between host and GPU, which need a GPU.",
     uses=_uses,
     run=_run,
+    main_metric="to_device_pinned",
     code=(_point, _queued_rate, _clocked_rate, _both_directions, batch_seconds, host_seconds),
     metrics=(
         DeclaredMetric("latency_to_device", "us", LOWER),

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -9,6 +10,7 @@ import click
 
 from gpumon import __version__
 from gpumon.cli.appearance import ThemeName
+from gpumon.cli.attaching import load_probe_option
 from gpumon.cli.group import CommandGroup, LateCommands, appearance, command_defaults, thresholds
 from gpumon.cli.options import (
     NumberRange,
@@ -54,10 +56,11 @@ _EPILOG: Final = (
 @history_option
 @screen_options
 @read_only_option
+@load_probe_option
 @debug_option
 @click.pass_context
 def gpumon(  # noqa: PLR0917 - click passes them by name
-    context: click.Context, interval: float, history: float, theme: str, mouse: bool, read_only: bool
+    context: click.Context, interval: float, history: float, theme: str, mouse: bool, read_only: bool, load_probe: str
 ) -> None:
     """Monitor the NVIDIA GPUs of this host.
 
@@ -72,7 +75,15 @@ def gpumon(  # noqa: PLR0917 - click passes them by name
     from gpumon.cli.fleet_source import configured_fleet
     from gpumon.streams.live import LiveStream
 
-    show(LiveStream(interval), theme, mouse, history, is_read_only=read_only, fleet=configured_fleet())
+    show(
+        LiveStream(interval),
+        theme,
+        mouse,
+        history,
+        is_read_only=read_only,
+        load_probe=load_probe,
+        fleet=configured_fleet(),
+    )
 
 
 @gpumon.command(short_help="Play the bundled recording.")
@@ -139,9 +150,11 @@ def record(file: Path, interval: float, duration: float | None, anonymize: bool,
     To watch another host: ssh box gpumon record - | gpumon replay -
     """
     from gpumon.operations.record import record as run
+    from gpumon.session.host_reports import HostReports
     from gpumon.streams.live import LiveStream
 
-    run(LiveStream(interval), file, duration, anonymize=anonymize, activity=activity)
+    with closing(HostReports()) as reports:
+        run(LiveStream(interval), file, duration, anonymize=anonymize, activity=activity, reports=reports.read)
 
 
 @gpumon.command(short_help="Play a recording, or frames from a pipe.")
@@ -266,6 +279,7 @@ gpumon.commands.update(
     explain="explain:explain",
     exporter="exporter:exporter",
     fleet="fleet:fleet",
+    hang="hang:hang",
     job="job:job",
     jobs="jobs:jobs",
     man="shell_support:man",

@@ -17,7 +17,7 @@ from gpumon.cli.notify_config import NOTIFY, notify_value
 from gpumon.cli.options import AnyDuration, Duration
 from gpumon.core.text import safe_text
 
-SHARED: Final = ("interval", "theme", "mouse", "history", "speed", "read_only")
+SHARED: Final = ("interval", "theme", "mouse", "history", "speed", "read_only", "load_probe")
 """Options at the top of the file, for every command that has them."""
 ALERTS: Final = "alerts"
 """The table of alert thresholds."""
@@ -29,7 +29,7 @@ _KEYMAP: Final = "keymap"
 _FIRST_TABLES: Final = (_FORMER_ALERTS, _THEMES)
 """Tables that are read before the others: a former name before the name of now, themes before the choice of one."""
 
-_NOT_IN_FILE: Final = frozenset({"yes", "debug", "help", "version", "path", "init", "install"})
+_NOT_IN_FILE: Final = frozenset({"yes", "attach", "debug", "help", "version", "path", "init", "install"})
 """Options that the file cannot set: a start next to other processes, for example, is confirmed each time."""
 _TYPE_NAMES: Final[Mapping[type, str]] = {
     bool: "true or false",

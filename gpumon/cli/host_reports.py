@@ -2,6 +2,7 @@
 
 import click
 
+from gpumon.cli.attaching import attach_options, chosen_target, require_probes
 from gpumon.cli.options import debug_option, json_option
 from gpumon.cli.output import print_json, print_lines, report_width
 from gpumon.core.problems import CommandError, ExitCode, Problem
@@ -29,15 +30,20 @@ def devices(as_json: bool) -> None:
 
 
 @click.command(short_help="Show what the memory of each GPU is used for.")
+@click.option("--pid", metavar="TARGET", help="Load the probe into this training run first, if it has none.")
+@attach_options
 @json_option("memory")
 @debug_option
-def memory(as_json: bool) -> None:
+def memory(pid: str | None, attach: bool, load_probe: str, as_json: bool) -> None:
     """Print the memory of each GPU: which process holds it, for what, and what would free it.
 
-    The parts inside a process are known only if the process has a probe; gpumon watch starts a program with one.
+    The parts inside a process are known only if the process has a probe: gpumon watch starts a program with one, and
+    --pid loads it into a running one, which is named by a PID, a launcher or the name of a job.
     """
     from gpumon.operations.one_shot import sample_with_probes
 
+    if pid is not None:
+        require_probes(chosen_target(pid), attach=attach, policy=load_probe)
     sample = sample_with_probes()
     if as_json:
         from gpumon.operations.memory_document import memory_document

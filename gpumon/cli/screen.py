@@ -18,6 +18,7 @@ def show(
     history: float,
     *,
     is_read_only: bool,
+    load_probe: str = "ask",
     fleet: "FleetSource | None" = None,
     opens_fleet: bool = False,
 ) -> NoReturn:
@@ -46,6 +47,7 @@ def show(
                 keymap=look.keymap,
                 notices=notices(),
                 is_read_only=is_read_only,
+                load_probe=load_probe,
                 fleet=fleet,
                 opens_fleet=opens_fleet,
             )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from gpumon.cli.attaching import attach_options, chosen_target, first_rank, require_probes
 from gpumon.cli.group import appearance
 from gpumon.cli.options import AnyDuration, debug_option, screen_options
 from gpumon.cli.output import print_json, print_lines, report_width
@@ -28,8 +29,9 @@ _HINT: Final = "Open it with gpumon snapshot or on pytorch.org/memory_viz."
 @click.argument("file2", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--pid",
-    type=click.IntRange(1),
-    help="Take the snapshot of this running process, which has the probe, in place of reading FILE.",
+    metavar="TARGET",
+    help="Take the snapshot of this running process in place of reading FILE: a PID, or the name of a job, whose first "
+    "rank counts.",
 )
 @click.option(
     "--record",
@@ -60,18 +62,21 @@ _HINT: Final = "Open it with gpumon snapshot or on pytorch.org/memory_viz."
     metavar="FILE",
     help="Write the history with the 20,000 largest allocations to a new file for ui.perfetto.dev.",
 )
+@attach_options
 @screen_options
 @debug_option
 def snapshot(  # noqa: PLR0917 - click passes them by name
     file: Path | None,
     file2: Path | None,
-    pid: int | None,
+    pid: str | None,
     record: float,
     output: Path | None,
     yes: bool,
     as_json: bool,
     top: int,
     perfetto: Path | None,
+    attach: bool,
+    load_probe: str,
     theme: str,
     mouse: bool,
 ) -> int:
@@ -80,7 +85,8 @@ def snapshot(  # noqa: PLR0917 - click passes them by name
     With FILE2, show that snapshot and its changes since FILE. Files may be compressed with gzip and may be
     gigabytes in size: gpumon reads them with little memory, and never executes anything in them.
 
-    With --pid, the command first has a running process write FILE through its probe. The process waits while the
+    With --pid, or without FILE the only training run of this host, the command first has a running process write FILE
+    through its probe; it asks before it loads a probe. The process waits while the
     snapshot is taken, and each allocation takes longer while its history is recorded, so the command asks for
     confirmation.
 
@@ -88,15 +94,14 @@ def snapshot(  # noqa: PLR0917 - click passes them by name
 
     Exits with 0; with --pid, 1 if it is not confirmed, 3 if the process has no probe or no CUDA context.
     """
-    if (file is None) == (pid is None):
-        raise click.UsageError("Name either FILE or --pid.")
-    if pid is None and (record or output is not None or yes):
-        raise click.UsageError("--record, --output and --yes need --pid.")
-    if pid is not None:
-        if not (yes or _is_confirmed(pid, record)):
+    if file is not None and (pid is not None or record or output is not None or yes):
+        raise click.UsageError("Name either FILE or --pid; --record, --output and --yes are for the latter.")
+    if file is None:
+        rank = first_rank(chosen_target(pid))
+        require_probes(rank, attach=attach, policy=load_probe)
+        if not (yes or _is_confirmed(rank.pids[0], record)):
             return ExitCode.BAD_VERDICT
-        file = _record(pid, record, output)
-    assert file is not None
+        file = _record(rank.pids[0], record, output)
     if as_json or perfetto is not None or not has_screen():
         return _print(file, file2, as_json=as_json, top=top, perfetto=perfetto)
     return _open_screen(file, file2, theme, mouse=mouse)

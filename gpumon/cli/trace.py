@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from gpumon.cli.attaching import attach_options, chosen_target, require_probes
 from gpumon.cli.group import appearance
 from gpumon.cli.options import NumberRange, debug_option, screen_options
 from gpumon.cli.output import print_json, print_lines, report_width
@@ -28,11 +29,11 @@ _HINT: Final = "Open it with gpumon trace or in ui.perfetto.dev."
 @click.option(
     "--pid",
     "pids",
-    type=click.IntRange(1),
+    metavar="TARGET",
     multiple=True,
     envvar="GPUMON_TRACE_PID",
-    help="Record this running process, which has the probe, in place of reading FILE. Repeat it for the ranks of a "
-    "job: all start at the same time.",
+    help="Record this running process in place of reading FILE: a PID, a launcher (all of its ranks) or the name of a "
+    "job. Repeat it for the ranks of a job: all start at the same time.",
 )
 @click.option(
     "--seconds",
@@ -58,15 +59,18 @@ _HINT: Final = "Open it with gpumon trace or in ui.perfetto.dev."
     envvar="GPUMON_TRACE_TOP",
     help="Number of kernels and gaps in text and JSON output. The screen shows all of them.",
 )
+@attach_options
 @screen_options
 @debug_option
 def trace(  # noqa: PLR0917 - click passes them by name
     files: tuple[Path, ...],
-    pids: tuple[int, ...],
+    pids: tuple[str, ...],
     seconds: float,
     output: Path | None,
     as_json: bool,
     top: int,
+    attach: bool,
+    load_probe: str,
     theme: str,
     mouse: bool,
 ) -> int:
@@ -75,8 +79,9 @@ def trace(  # noqa: PLR0917 - click passes them by name
     Every microsecond of the step belongs to one class: kinds of compute, communication, copies, and the reasons why
     the GPU did nothing. Several files are the ranks of one job: the slowest one is named.
 
-    With --pid, the command first records a running process through its probe and writes FILE. The process needs PyTorch
-    2.8 or later and goes on meanwhile; some of its steps take longer. A process cannot be traced while its own
+    With --pid, or without FILE the only training run of this host, the command first records a running process through
+    its probe and writes FILE; it asks before it loads a probe. The process needs PyTorch 2.8 or later and goes on
+    meanwhile; some of its steps take longer. A process cannot be traced while its own
     torch.profiler is active, nor, for the first time, after it was.
 
     Without a terminal, or with --json, the command prints its output and opens no screen.
@@ -84,12 +89,14 @@ def trace(  # noqa: PLR0917 - click passes them by name
     Exits with 0; with --pid, 1 if the trace has no kernels although the process uses a GPU, 3 if the process has no
     probe or cannot be traced.
     """
-    if bool(files) == bool(pids):
+    if files and (pids or output is not None):
         raise click.UsageError("Name either FILE or --pid.")
-    if output is not None and not pids:
-        raise click.UsageError("--output needs --pid.")
-    if pids:
-        files = _record(tuple(dict.fromkeys(pids)), seconds, output)
+    if not files:
+        targets = [chosen_target(text) for text in pids or (None,)]
+        for target in targets:
+            require_probes(target, attach=attach, policy=load_probe)
+        ranks = tuple(dict.fromkeys(pid for target in targets for pid in target.pids))
+        files = _record(ranks, seconds, output)
     if as_json or not has_screen():
         return _print(files, as_json=as_json, top=top)
     from gpumon.ui import terminal

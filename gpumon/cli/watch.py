@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
+from gpumon.cli.attaching import chosen_target, confirm
 from gpumon.cli.options import NumberRange, debug_option
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
@@ -23,7 +24,7 @@ RECORDER_SIZE: Final = "2000"
 """Entries of the flight recorder: PyTorch's default since 2.13."""
 _RECORDER_VARIABLES: Final = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 """Set its size since PyTorch 2.8, and before; a newer PyTorch calls the older name deprecated, on stderr."""
-_TIMEOUT_SECONDS: Final = 10.0
+_TIMEOUT_SECONDS: Final = 60.0
 _MAX_SECONDS: Final = 3600.0
 _IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
 
@@ -83,7 +84,7 @@ def watched_environment(environment: Mapping[str, str], *, has_recorder: bool = 
 
 
 @click.command(short_help="Load the probe into a running process.")
-@click.argument("pid", type=click.IntRange(1))
+@click.argument("target", required=False)
 @click.option(
     "--timeout",
     type=NumberRange(0, _MAX_SECONDS),
@@ -92,37 +93,74 @@ def watched_environment(environment: Mapping[str, str], *, has_recorder: bool = 
     metavar="SECONDS",
     help="How long to wait for the probe to answer.",
 )
+@click.option("--detach", is_flag=True, help="End the probe; the process is as before, and continues.")
+@click.option("--verbose", is_flag=True, help="Also print how long the main thread stood still.")
 @debug_option
-def attach(pid: int, timeout: float) -> int:
-    """Load the probe into the running process PID, so that gpumon shows the GPU memory of its PyTorch allocator.
+def attach(target: str | None, timeout: float, detach: bool, verbose: bool) -> int:
+    """Load the probe into a running training run, so that gpumon shows its memory, its steps and its lines of code.
 
-    The process must run Python 3.14 or later, and continues as before. With an older Python, start the process with
-    gpumon watch instead.
+    TARGET is a PID (of a rank, a worker of a DataLoader, or a launcher for all of its ranks) or the name of a job;
+    without it, the only training run of this host.
+
+    The process must run CPython 3.8 or later. Up to 3.13 its main thread stands still for about a millisecond; the
+    process continues as before. It needs no preparation and no package of gpumon.
 
     Exits with 0 if the probe answers, 1 if it does not answer yet, 3 if it cannot be loaded.
     """
-    from gpumon.probe.attach import attach as load
-
-    if pid == os.getpid():
-        raise click.UsageError(f"PID {pid} is gpumon itself.")
-    click.echo(_text(load(pid, timeout)))
+    chosen = chosen_target(target)
+    if target is None:
+        confirm(f"{'End the probe in' if detach else 'Load the probe into'} {chosen}?")
+    if os.getpid() in chosen.pids:
+        raise click.UsageError(f"PID {os.getpid()} is gpumon itself.")
+    if detach:
+        _unload(chosen.pids, timeout)
+    else:
+        _load(chosen.pids, timeout, is_verbose=verbose)
     return ExitCode.OK
 
 
-def _text(attached: "Attached") -> str:
+def _unload(pids: "tuple[int, ...]", timeout: float) -> None:
+    from gpumon.probe.attach import detach
+
+    for pid in pids:
+        process = detach(pid, timeout)
+        left = f"No probe listens in process {pid}." if process is None else f"The probe has left {process.name}."
+        click.echo(left)
+
+
+def _load(pids: "tuple[int, ...]", timeout: float, *, is_verbose: bool) -> None:
+    """Load the probe into processes, all at the same time, and print what came of it.
+
+    Raises:
+        CommandError: One of them has no probe now.
+    """
+    from gpumon.operations.attaching import load_probes, waiting_text
+
+    results = load_probes(pids, lambda process: click.echo(waiting_text(process), err=True), timeout)
+    good = [result for result in results.values() if not isinstance(result, CommandError)]
+    for number, result in enumerate(good, 1):
+        click.echo(_text(result, has_next=number == len(good)))
+        if is_verbose and result.stopped_seconds:
+            click.echo(f"The main thread stood still for {1000 * result.stopped_seconds:.2f} ms.")
+    for result in results.values():
+        if isinstance(result, CommandError):
+            raise result
+
+
+def _text(attached: "Attached", *, has_next: bool) -> str:
     """The result, and what to do next."""
-    target = attached.target
     runs = "already runs" if attached.was_there else "runs"
-    return f"The probe {runs} in {target.name}.\n{_next_step(attached)}"
+    step = f"\n{_next_step(attached)}" if has_next else ""
+    return f"The probe {runs} in {attached.target.name}.{step}"
 
 
 def _next_step(attached: "Attached") -> str:
     from gpumon.probe.socket_dir import candidates
 
     if attached.target.is_foreign:
-        return "Open gpumon as the user of that process and press m."
+        return "Run gpumon as the user of that process and open the Memory screen (3)."
     if attached.folder is None:
         return "The probe does not listen. It waits for the first CUDA context of the process, or has failed."
     if attached.folder not in candidates():
-        return f"Open gpumon with GPUMON_PROBE_DIR={attached.folder} and press m."
-    return "Open gpumon and press m."
+        return f"Run GPUMON_PROBE_DIR={attached.folder} gpumon memory, or gpumon why."
+    return "Next: gpumon memory, gpumon why, or the Memory screen of gpumon (3)."

@@ -1,95 +1,116 @@
 """`gpumon why`: why the steps of a training run take as long as they do."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from gpumon.cli.attaching import attach_options, chosen_target, load_missing_probes
 from gpumon.cli.options import NumberRange, debug_option, json_option
 from gpumon.cli.output import print_json, print_lines, report_width
-from gpumon.core.problems import ExitCode
+from gpumon.core.problems import CommandError, ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpumon.operations.why.examination import ExaminationProgress
+    from gpumon.operations.why.examination import ExaminationProgress, WhyReport
+    from gpumon.operations.why.job import JobWhyReport
 
 _MAX_WIDTH: Final = 140
 
 
 @click.command(short_help="Explain why a training run is slow.")
-@click.argument("pid", type=click.IntRange(1))
+@click.argument("target", required=False)
 @click.option(
     "--seconds",
     type=NumberRange(1, 30),
     metavar="SECONDS",
     help="How long to observe the process.  [default: 12, longer for slow steps]",
 )
-@click.option("--job", is_flag=True, help="Compare all ranks on this host of the job that PID belongs to.")
+@click.option("--job", is_flag=True, help="Compare all ranks on this host of the job that a PID belongs to.")
 @click.option("--no-trace", is_flag=True, help="Only observe; after a trace, launches stay slower.")
+@attach_options
 @json_option("why")
 @debug_option
-def why(pid: int, seconds: float | None, job: bool, no_trace: bool, as_json: bool) -> int:
-    """Observe the training run with PID, and account for the time of its median step.
-
-    The process needs a probe: gpumon watch -- python train.py. The report names the causes that cost time which can
-    be saved, with what was measured, the line of the program, an experiment that would prove it, and how short a step
-    can become at best.
-
-    Exit code 1: a cause was found; 0: none that costs much, or undecided; 3: no probe, or no step ended.
-    """
-    from gpumon.operations.why.examination import Listener
-    from gpumon.operations.why.trace import examine_process
-
-    show_progress = _show_progress if sys.stderr.isatty() and not as_json else _show_nothing
-    try:
-        if job:
-            return _job(pid, seconds, show_progress, as_json=as_json)
-        report = examine_process(pid, seconds, Listener(show_progress), has_trace=not no_trace)
-    finally:
-        if show_progress is _show_progress:
-            click.echo("\r\x1b[K", nl=False, err=True)
-    if as_json:
-        from gpumon.operations.why.document import why_document
-
-        print_json(why_document(report))
-    else:
-        from gpumon.present.paint.line import Role
-        from gpumon.present.why import why_lines
-
-        print_lines(why_lines(report, report_width(_MAX_WIDTH)), {Role.HEADING, Role.ACCENT})
-    return ExitCode.BAD_VERDICT if report.verdict.is_decided and report.verdict.causes else ExitCode.OK
-
-
-def _job(
-    pid: int,
+def why(  # noqa: PLR0917 - click passes them by name
+    target: str | None,
     seconds: float | None,
-    show_progress: "Callable[[ExaminationProgress], None]",
-    *,
+    job: bool,
+    no_trace: bool,
+    attach: bool,
+    load_probe: str,
     as_json: bool,
 ) -> int:
-    from gpumon.operations.why.job import examine_job, ranks_of
+    """Observe a training run, and account for the time of its median step.
+
+    TARGET is a PID (of a rank, a worker of a DataLoader, or a launcher for all of its ranks) or the name of a job;
+    without it, the only training run of this host. All ranks are compared if it has several.
+
+    The report names the causes that cost time which can be saved, with what was measured, the line of the program, an
+    experiment that would prove it, and how short a step can become at best. Steps come from a probe in the process: a
+    process without one gets it if you agree. Otherwise the command looks from outside, and reports where the time goes
+    without knowing the steps.
+
+    Exit code 1: a cause was found; 0: none that costs much, or undecided; 3: no such process, or no step ended.
+    """
+    from gpumon.operations.targets import with_all_ranks
+
+    chosen = chosen_target(target)
+    chosen = with_all_ranks(chosen) if job else chosen
+    problem = load_missing_probes(chosen, attach=attach, policy=load_probe)
+    if problem is not None:
+        if not any(Path("/proc", str(pid)).exists() for pid in chosen.pids):
+            raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
+        click.echo(f"Looking from outside: {problem}", err=True)
+    is_shown = sys.stderr.isatty() and not as_json
+    try:
+        reports = _examine(chosen.pids, seconds, is_shown=is_shown, is_outside=problem is not None, traces=not no_trace)
+    finally:
+        if is_shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+    _print(reports, as_json=as_json)
+    ranks = getattr(reports, "ranks", (reports,))
+    has_cause = any(rank.verdict.is_decided and rank.verdict.causes for rank in ranks)
+    return ExitCode.BAD_VERDICT if has_cause else ExitCode.OK
+
+
+def _examine(
+    pids: "tuple[int, ...]", seconds: float | None, *, is_shown: bool, is_outside: bool, traces: bool
+) -> "WhyReport | JobWhyReport":
+    from gpumon.operations.why.examination import Listener
+    from gpumon.operations.why.job import examine_job
+    from gpumon.operations.why.outside import examine_job_outside, examine_outside
+    from gpumon.operations.why.trace import examine_process
     from gpumon.probe.client import ProbeWatcher
 
+    show_progress = _show_progress if is_shown else _show_nothing
+    if len(pids) == 1 and is_outside:
+        return examine_outside(pids[0], seconds, Listener(show_progress))
+    if len(pids) == 1:
+        return examine_process(pids[0], seconds, Listener(show_progress), has_trace=traces)
+    if is_outside:
+        return examine_job_outside(pids, seconds, show_progress)
     watcher = ProbeWatcher()
     watcher.start()
     try:
-        report = examine_job(ranks_of(pid, watcher), watcher, seconds, show_progress)
+        return examine_job(pids, watcher, seconds, show_progress)
     finally:
         watcher.close()
+
+
+def _print(report: "WhyReport | JobWhyReport", *, as_json: bool) -> None:
+    from gpumon.operations.why.examination import WhyReport
+
     if as_json:
-        from gpumon.operations.why.document import why_job_document
+        from gpumon.operations.why.document import why_document, why_job_document
 
-        print_json(why_job_document(report))
-    else:
-        from gpumon.present.paint.line import Role
-        from gpumon.present.why import job_lines
+        print_json(why_document(report) if isinstance(report, WhyReport) else why_job_document(report))
+        return
+    from gpumon.present.paint.line import Role
+    from gpumon.present.why import job_lines, why_lines
 
-        if show_progress is _show_progress:
-            click.echo("\r\x1b[K", nl=False, err=True)
-        print_lines(job_lines(report, report_width(_MAX_WIDTH)), {Role.HEADING, Role.ACCENT})
-    has_cause = any(rank.verdict.is_decided and rank.verdict.causes for rank in report.ranks)
-    return ExitCode.BAD_VERDICT if has_cause else ExitCode.OK
+    width = report_width(_MAX_WIDTH)
+    lines = why_lines(report, width) if isinstance(report, WhyReport) else job_lines(report, width)
+    print_lines(lines, {Role.HEADING, Role.ACCENT})
 
 
 def _show_progress(progress: "ExaminationProgress") -> None:

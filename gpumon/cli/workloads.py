@@ -18,7 +18,7 @@ from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, Problem, P
 from gpumon.core.text import safe_text
 from gpumon.operations.one_shot import sample_frame
 from gpumon.operations.run_target import CPU
-from gpumon.operations.runs import FRAME_SECONDS, HeadlessRuns, RunOutput, default_device, expand_devices
+from gpumon.operations.runs import FRAME_SECONDS, HeadlessRuns, RunOutput, expand_devices, has_driver, no_gpu_reason
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.workload_text import code_text, workload_list_lines
 from gpumon.streams.live import LiveStream
@@ -96,12 +96,22 @@ def _output(options: RunOptions) -> RunOutput:
 
 
 def _chosen_devices(options: RunOptions, info: WorkloadInfo) -> tuple[str, ...]:
-    """The devices as given; on a host without a GPU, the CPU if none was given and the workload can use it."""
+    """The devices as given; on a host without a GPU, the CPU if none was given.
+
+    Raises:
+        CommandError: The workload needs a GPU, and this host has none.
+    """
+    if CPU.device in options.devices and not info.why_not_cpu:
+        return options.devices
+    reason = no_gpu_reason(lambda: sample_frame().devices)
+    if reason and info.why_not_cpu:
+        remedy = "gpumon workloads lists those that also run on the CPU."
+        raise CommandError.missing(ProblemCode.NO_DEVICES, f"{reason} {info.why_not_cpu}", remedy)
     context = click.get_current_context(silent=True)
     is_given = context is None or context.get_parameter_source("devices") is not ParameterSource.DEFAULT
-    if is_given or info.why_not_cpu or default_device(lambda: sample_frame().devices) != CPU.device:
+    if is_given or not reason:
         return options.devices
-    click.echo("This host has no NVIDIA GPU: running on the CPU.", err=True)
+    click.echo(f"{reason} Running on the CPU.", err=True)
     return (CPU.device,)
 
 
@@ -117,7 +127,7 @@ def print_workloads(name: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json(_document(catalogue))
     else:
-        click.echo("\n".join(workload_list_lines(catalogue)))
+        click.echo("\n".join(workload_list_lines(catalogue, has_gpu=has_driver())))
 
 
 def print_code(name: str) -> None:
@@ -213,6 +223,7 @@ def _document(catalogue: Catalogue) -> dict[str, object]:
                 "file": str(workload.file),
                 "why_not_cpu": workload.why_not_cpu,
                 "code": workload.code,
+                "program": workload.program,
                 "parameters": [asdict(parameter) for parameter in workload.parameters],
                 "metrics": [asdict(metric) for metric in workload.metrics],
             }

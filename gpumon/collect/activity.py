@@ -40,6 +40,11 @@ _COUNTERS: Final = (
     (61, "nvlink_transmit_bytes_per_second"),
 )
 """NVML's GPM metric IDs. NVML returns shares in percent and rates in MiB per second."""
+INSTANCE_COUNTERS: Final = (
+    (1, "utilization_gpu_percent"),
+    *(counter for counter in _COUNTERS if counter[1].endswith("_percent")),
+)
+"""Those of a MIG instance, of which NVML reports the utilization in no other way. The links belong to the GPU."""
 
 _ROUNDING: Final = 1.0
 """A share is the quotient of two counters and may exceed 100 % by this much."""
@@ -84,12 +89,20 @@ class GpmCounters:
         api: The choke point.
         handle: NVML's handle of the device.
         counters: NVML's IDs of the counters, and the metrics that they belong to.
+        gpu_instance_id: Sample this instance of the GPU (MIG); None for the GPU.
     """
 
-    def __init__(self, api: Nvml, handle: Handle, counters: Sequence[tuple[int, str]] = _COUNTERS) -> None:
+    def __init__(
+        self,
+        api: Nvml,
+        handle: Handle,
+        counters: Sequence[tuple[int, str]] = _COUNTERS,
+        gpu_instance_id: int | None = None,
+    ) -> None:
         self.metrics = tuple(metric for _, metric in counters)
         self._api = api
         self._handle = handle
+        self._instance_id = gpu_instance_id
         self._request = nvml.gpm_request([number for number, _ in counters])
         self._samples: list[Handle] = []
         self._newest: int | None = None
@@ -103,7 +116,10 @@ class GpmCounters:
         while len(self._samples) < 2:
             self._add_sample()
         previous, newest = self._newest, 0 if self._newest is None else 1 - self._newest
-        self._api.call("nvmlGpmSampleGet", self._handle, self._samples[newest])
+        if self._instance_id is None:
+            self._api.call("nvmlGpmSampleGet", self._handle, self._samples[newest])
+        else:
+            self._api.call("nvmlGpmMigSampleGet", self._handle, self._instance_id, self._samples[newest])
         self._newest = newest
         if previous is None:
             return dict.fromkeys(self.metrics, NEEDS_TWO_SAMPLES)

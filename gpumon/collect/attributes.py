@@ -116,10 +116,13 @@ _CALLS: Final = (
     _AttributeCall(("mig_mode", "mig_mode_pending"), "nvmlDeviceGetMigMode", _switches, Period.TEN_SECONDS),
 )
 """The MIG mode is read again, because since Hopper it can change without a GPU reset while the driver is loaded."""
+_MIG_MODE: Final = len(_CALLS) - 1
 
 
 class AttributesReader:
-    """The attributes of one device, which are not read in the first sweep, so that the first frame is not delayed.
+    """The attributes of one device. The first sweep reads only the MIG mode, so that the first frame is not delayed.
+
+    Without the MIG mode, a GPU whose instances compute would look free in the first frame, by which commands decide.
 
     Args:
         api: The choke point.
@@ -147,6 +150,7 @@ class AttributesReader:
         """
         if self._due is None:
             self._due = now
+            self._poll(*self._polled[_MIG_MODE], now)
         elif now >= self._due:
             for call, polled in self._polled:
                 self._poll(call, polled, now)

@@ -90,6 +90,7 @@ CALLS: Final = (
     "nvmlGpmQueryDeviceSupport",
     "nvmlGpmSampleAlloc",
     "nvmlGpmSampleGet",
+    "nvmlGpmMigSampleGet",
     "nvmlGpmSampleFree",
     "nvmlGpmMetricsGet",
     *EVENT_CALLS,

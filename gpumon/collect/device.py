@@ -52,7 +52,7 @@ class _OpenDevice:
         self.throttle_reasons = PolledValue[tuple[str, ...]](Period.EVERY_SWEEP)
         self.on_demand = OnDemandReader(api, self.handle, index, budget)
         self.processes = ProcessListReader(api, self.handle, processes)
-        self.instances = InstancesReader(api, self.handle, processes)
+        self.instances = InstancesReader(api, self.handle, processes, budget)
 
     @property
     def is_split(self) -> bool:
@@ -102,6 +102,7 @@ class DeviceReader:
         closing, self._open = self._open, None
         if closing is not None:
             closing.on_demand.close()
+            closing.instances.close()
 
     def read(self, now: float, uptime: float) -> Device:
         """The device at ``now``.

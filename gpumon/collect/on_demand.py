@@ -12,7 +12,7 @@ millisecond. The energy of a GPU that is not selected is read once, so that the 
 the start of gpumon.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -78,9 +78,9 @@ class SamplingBudget:
         self.process_keys: frozenset[str] = frozenset()
         self._clock = clock
         self._free_at = 0.0
-        self._last_turn: dict[int, float] = {}
-        self._requests: set[int] = set()
-        self._last_requests: set[int] = set()
+        self._last_turn: dict[Hashable, float] = {}
+        self._requests: set[Hashable] = set()
+        self._last_requests: set[Hashable] = set()
 
     def is_selected(self, key: str, index: int) -> bool:
         """Whether a device is selected."""
@@ -94,10 +94,15 @@ class SamplingBudget:
         """Start to record which devices request a turn; other devices stop waiting for one that no longer does."""
         self._last_requests, self._requests = self._requests, set()
 
-    def has_turn(self, index: int, now: float) -> bool:
-        """Request a turn for a device; return whether the device may be sampled now."""
-        self._requests.add(index)
-        last = self._last_turn.get(index, -SAMPLE_SECONDS)
+    def has_turn(self, turn: Hashable, now: float) -> bool:
+        """Request a turn for a device; return whether the device may be sampled now.
+
+        Args:
+            turn: The index of a GPU, or what else identifies a device.
+            now: Monotonic seconds.
+        """
+        self._requests.add(turn)
+        last = self._last_turn.get(turn, -SAMPLE_SECONDS)
         if now + SAMPLE_SECONDS <= self._free_at or now - last < SAMPLE_SECONDS:
             return False
         rivals = self._requests | self._last_requests
@@ -108,18 +113,18 @@ class SamplingBudget:
         return now >= self._free_at
 
     @contextmanager
-    def charge(self, index: int, now: float) -> Iterator[None]:
+    def charge(self, turn: Hashable, now: float) -> Iterator[None]:
         """Charge the duration of the block to the budget, as the turn of a device in the sweep at ``now``."""
         started = self._clock()
         yield
-        self._last_turn[index] = now
+        self._last_turn[turn] = now
         self._free_at = max(self._free_at, now) + (self._clock() - started) / DRIVER_SHARE
 
-    def release(self, index: int) -> None:
+    def release(self, turn: Hashable) -> None:
         """Forget a device that is no longer sampled, so that its next sample need not wait for the period."""
-        self._requests.discard(index)
-        self._last_requests.discard(index)
-        self._last_turn.pop(index, None)
+        self._requests.discard(turn)
+        self._last_requests.discard(turn)
+        self._last_turn.pop(turn, None)
 
 
 class IdleCheck:
@@ -174,7 +179,7 @@ class IdleCheck:
             self._counters.close()
 
 
-class _Source:
+class SampledSource:
     """A source of on-demand metrics, and its last values."""
 
     def __init__(self, source: OnDemandSource, period: Period = Period.EVERY_SWEEP) -> None:
@@ -183,9 +188,11 @@ class _Source:
         self.polled = PolledValue[Mapping[str, Value]](period, max_stale_polls=0)
 
     def poll(self, now: float) -> None:
+        """Sample the source if that is due."""
         self.polled.poll(now, self.source.read)
 
     def publish(self, readings: dict[str, float], problems: dict[str, Problem]) -> None:
+        """Add the last values, or why there are none."""
         values = self.polled.value
         if values is None:
             values = dict.fromkeys(self.metrics, self.polled.problem or NEEDS_TWO_SAMPLES)
@@ -207,9 +214,9 @@ class OnDemandReader:
         self._index = index
         self._budget = budget
         self._idle_check = IdleCheck(api, handle, index, budget)
-        self._energy = _Source(EnergyCounter(api, handle), Period.FIVE_SECONDS)
-        self._sources = [_Source(GpmCounters(api, handle)), self._energy]
-        self._pcie = _Source(PcieThroughput(api, handle), Period.TWO_SECONDS)
+        self._energy = SampledSource(EnergyCounter(api, handle), Period.FIVE_SECONDS)
+        self._sources = [SampledSource(GpmCounters(api, handle)), self._energy]
+        self._pcie = SampledSource(PcieThroughput(api, handle), Period.TWO_SECONDS)
         self._reads = 0
         self._process_shares = ProcessShares(api, handle)
         self._polled_shares = PolledValue[SmShares](Period.TWO_SECONDS, max_stale_polls=0)

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from gpumon.core.model import Device, Process
+from gpumon.core.model import Device, DeviceState, Process
 
 BUSY_PERCENT: Final = 90.0
 """GPU utilization of a busy device: SM activity is sampled now and then, to see whether kernels run at all."""
@@ -18,6 +18,10 @@ UNATTRIBUTED_BYTES: Final = 64 << 20
 """Less unattributed memory than this is bookkeeping that the driver keeps for each process."""
 UNATTRIBUTED_PERCENT: Final = 1.0
 """A process that exits leaves a smaller share of the memory unattributed for a moment."""
+FREE_SAMPLES: Final = 3
+"""A device is free when this many samples in succession show it empty, or all samples that there are."""
+_DESKTOP_PERCENT: Final = 10.0
+"""Utilization below which a device with graphics processes only draws a desktop."""
 _UTILIZATION: Final = "utilization_gpu_percent"
 _SM_ACTIVITY: Final = "sm_activity_percent"
 
@@ -77,9 +81,43 @@ def computing_processes(device: Device) -> list[Process]:
     return [process for process in device.processes or () if process.computes]
 
 
-def is_free(device: Device) -> bool:
-    """Whether no process computes on a device, and no invisible process holds much of its memory; False if unknown."""
-    return device.processes is not None and not computing_processes(device) and not is_much_unattributed(device)
+def is_empty(device: Device) -> bool:
+    """Whether a sample is that of an empty device; False if that is unknown.
+
+    No process computes on it, and no invisible process uses its memory, its multiprocessors or its copy engines. A
+    device that draws a desktop may be utilized a little.
+    """
+    if device.state is not DeviceState.OK or device.processes is None or computing_processes(device):
+        return False
+    return not is_much_unattributed(device) and not is_utilized(device)
+
+
+def is_utilized(device: Device) -> bool:
+    """Whether kernels or copies ran at a sample, more than a desktop needs; False if that is unknown."""
+    limit = _DESKTOP_PERCENT if device.processes else IDLE_PERCENT
+    return max(device.get(_UTILIZATION) or 0.0, device.get(_SM_ACTIVITY) or 0.0) >= limit
+
+
+class FreeCheck:
+    """Whether a device is free: all of its last samples, at most `FREE_SAMPLES`, are those of an empty device.
+
+    It is the only answer to the question, on the screen and in commands.
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = 0
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the device is free at its latest sample."""
+        return not self._left
+
+    def add(self, device: Device) -> bool:
+        """Add a sample; returns whether the device is free now."""
+        self._left = max(0, self._left - 1) if is_empty(device) else FREE_SAMPLES
+        return self.is_free
 
 
 def is_unattributed(device: Device) -> bool:

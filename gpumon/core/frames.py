@@ -114,6 +114,7 @@ def _frame_document(frame: Frame, add_problems: _AddProblems) -> Json:
             **({"calls_by_name": [asdict(cost) for cost in sweep.calls_by_name]} if sweep.calls_by_name else {}),
         },
         "events": [asdict(event) for event in frame.events],
+        **({"reports": frame.reports} if frame.reports else {}),
     }
     return with_problems(document, frame.problems)
 
@@ -190,6 +191,7 @@ def _frame(raw: Json) -> Frame:
         ),
         events=as_tuple(raw.get("events", []), _event),
         problems=parse_problems(raw),
+        reports=as_object(raw.get("reports")),
     )
 
 

@@ -6,7 +6,7 @@ A stream carries only these records. They contain values and reasons, never text
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from gpumon.core.problems import Problem, ProblemCode
 
@@ -74,6 +74,11 @@ class Process:
     sm_percent: float | None = None
     start_ticks: int | None = None
     problems: Mapping[str, Problem] = field(default_factory=dict)
+
+    @property
+    def is_zombie(self) -> bool:
+        """Whether the process has ended and waits for its parent: only then does a process occupy no memory."""
+        return self.host_memory_bytes == 0
 
     @property
     def computes(self) -> bool:
@@ -278,6 +283,7 @@ class Frame:
         sweep: Cost of reading the devices.
         events: Errors that the driver reported since the previous frame; each event is in one frame.
         problems: Problems of the driver or the collector, by subject.
+        reports: What the processes of the host report, as JSON that is not checked; only recordings have it.
     """
 
     time_seconds: float
@@ -290,6 +296,7 @@ class Frame:
     sweep: Sweep = Sweep()
     events: tuple[DeviceEvent, ...] = ()
     problems: Mapping[str, Problem] = field(default_factory=dict)
+    reports: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def gpus(self) -> tuple[Device, ...]:

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Final
 
 from gpumon.core.collectives import FlightRecording
+from gpumon.core.problems import Problem
 from gpumon.core.stacks import StackFrame, ThreadStack
 from gpumon.core.steps import StepProgress
 
@@ -97,6 +98,7 @@ class RankEvidence:
         system_call_target: What the call is about: ``a pipe``, ``a socket to 10.0.0.2:22``, a path.
         stack: The Python stack of the main thread, innermost first.
         stack_is_stale: Whether the stack is from a probe that has not answered since.
+        stack_problem: Why the stack could not be read from outside, where there is no probe.
         gil_is_held: Whether the stack was written because no Python thread could run.
         threads: The stacks of the other threads.
         progress: Its steps and batches.
@@ -132,6 +134,7 @@ class RankEvidence:
     system_call_target: str = ""
     stack: tuple[StackFrame, ...] = ()
     stack_is_stale: bool = False
+    stack_problem: Problem | None = None
     gil_is_held: bool = False
     threads: tuple[ThreadStack, ...] = ()
     progress: StepProgress | None = None

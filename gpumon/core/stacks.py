@@ -39,6 +39,7 @@ class ThreadStack:
         frames: The frames, innermost first.
         native_id: Thread ID of the kernel, or None if unknown.
         system_call: The system call in which it is, as in ``/proc/PID/syscall``; empty if unknown.
+        owns_gil: Whether it holds the GIL, as far as a reader from outside sees it.
     """
 
     name: str
@@ -46,6 +47,7 @@ class ThreadStack:
     frames: tuple[StackFrame, ...]
     native_id: int | None = None
     system_call: str = ""
+    owns_gil: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ PYTHON: Final = "python"
 CORE_WAIT: Final = "waiting_for_core"
 GIL_WAIT: Final = "waiting_for_gil"
 GPU_WORK: Final = "gpu_work"
+RUNNING: Final = "running"
+WAITING: Final = "waiting"
 
 GPU_CLASSES: Final = (TENSOR, SIMT, MEMORY, OTHER_COMPUTE, COMMUNICATION, COPIES, DATA, SYNC, HOST, IDLE)
 """The classes of a traced step on a GPU, in their order of precedence: at each moment the first one applies."""
@@ -44,7 +46,7 @@ CPU_CLASSES: Final = (DATA, CPU_MATMUL, CPU_OPERATORS, CPU_OUTSIDE)
 SAMPLED_CLASSES: Final = (
     DATA, PREPARATION, COLLECTION, SYNC, COPIES, COMMUNICATION, CHECKPOINT, STATE_COPIES, LOGGING,
     PROGRAMS, SLEEP, LOCKS, GIL_WAIT, CORE_WAIT, COMPILATION, EMPTY_CACHE, ANOMALY, PROFILER,
-    EVALUATION, PYTHON, FORWARD, BACKWARD, OPTIMIZER, GPU_WORK, HOST, IDLE,
+    EVALUATION, PYTHON, FORWARD, BACKWARD, OPTIMIZER, GPU_WORK, HOST, IDLE, RUNNING, WAITING,
 )  # fmt: skip
 """The classes of a step of which only the main thread was sampled."""
 LABELS: Final = {
@@ -81,5 +83,7 @@ LABELS: Final = {
     CORE_WAIT: "waiting for a CPU core",
     GIL_WAIT: "waiting for the GIL",
     GPU_WORK: "work on the GPU",
+    RUNNING: "running on a core",
+    WAITING: "waiting in the kernel",
 }
 """The name of each class for people."""

@@ -5,7 +5,7 @@ Only `Store.apply` writes frames; everything that draws reads.
 
 from typing import Final
 
-from gpumon.core.device_use import IdleSince, IdleTime, is_idle
+from gpumon.core.device_use import FreeCheck, IdleSince, IdleTime, is_idle
 from gpumon.core.episodes import Episodes, HistoryEvent, HistoryEventKind, event_log
 from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.problems import Problem, ProblemCode
@@ -33,16 +33,18 @@ class DeviceHistory:
         timeline: Every metric.
         throttling: When each throttle reason was in force.
         events: What happened, oldest first.
+        free: Whether the device is free.
         idle: Since when the device is idle.
         last_seen: When a frame last contained the device.
     """
 
-    __slots__ = ("_history_seconds", "_state", "events", "idle", "last_seen", "throttling", "timeline")
+    __slots__ = ("_history_seconds", "_state", "events", "free", "idle", "last_seen", "throttling", "timeline")
 
     def __init__(self, history_seconds: float) -> None:
         self.timeline = Timeline(history_seconds)
         self.throttling = Episodes()
         self.events = event_log()
+        self.free = FreeCheck()
         self.idle = IdleTime()
         self.last_seen = 0.0
         self._history_seconds = history_seconds
@@ -62,6 +64,7 @@ class DeviceHistory:
         self.timeline.add(seconds, device.readings if is_fresh else None, interval)
         patience = _PATIENCE_INTERVALS * max(interval, _MIN_INTERVAL_SECONDS)
         self.throttling.add(seconds, device.throttle_reasons if is_fresh else None, patience)
+        self.free.add(device)
         self.idle.add(seconds, is_idle(device) if is_fresh else None, patience)
         for event in frame.events:
             if event.device_key == device.key:
@@ -128,6 +131,11 @@ class Store:
         """Since when a device is idle, as far as frames show; None if it is not idle, or if that is unknown."""
         history = self._histories.get(key)
         return None if history is None else history.idle.since
+
+    def is_free(self, key: str) -> bool:
+        """Whether a device is free."""
+        history = self._histories.get(key)
+        return history is not None and history.free.is_free
 
     def history(self, key: str, metric: str, buckets: int) -> list[float | None]:
         """The newest ``buckets`` means of a device's metric, oldest first; None for a gap and for an unknown device."""

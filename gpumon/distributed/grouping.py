@@ -52,6 +52,11 @@ class JobScanner:
         return tuple(self._jobs.values())
 
     @property
+    def processes(self) -> ProcessFactsCache:
+        """All processes of this host, as the last scan has read them."""
+        return self._processes
+
+    @property
     def is_complete(self) -> bool:
         """Whether the last scan has read every process."""
         return self._processes.is_complete
@@ -173,7 +178,7 @@ def _job(job_id: str, records: Sequence[ProcessRecord], processes: ProcessFactsC
     return TrainingJob(
         id=job_id,
         uid=first.uid,
-        user=_user(first.uid),
+        user=user_name(first.uid),
         launcher=_launcher(first, processes),
         world_size=1 if is_single else known_size,
         ranks=tuple(ranks),
@@ -211,7 +216,8 @@ def _near(ancestors: Iterable[ProcessRecord]) -> Iterator[ProcessRecord]:
 
 
 @lru_cache(maxsize=1024)
-def _user(uid: int) -> str:
+def user_name(uid: int) -> str:
+    """The login name of a user, or the ID as text."""
     try:
         return safe_text(pwd.getpwuid(uid).pw_name, 64)
     except (KeyError, OverflowError):

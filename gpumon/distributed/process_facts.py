@@ -113,6 +113,10 @@ class ProcessFactsCache:
         """The record of a process; None if there is no such process, or if it was not read yet."""
         return self._records.get(pid)
 
+    def records(self) -> tuple[ProcessRecord, ...]:
+        """All processes that were read."""
+        return tuple(self._records.values())
+
     def in_jobs(self) -> Iterator[ProcessRecord]:
         """The processes whose environment names a job."""
         return (record for record in self._records.values() if record.job is not None)

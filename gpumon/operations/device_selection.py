@@ -1,7 +1,7 @@
 """The GPUs that a user names: the one parser of every ``--device`` and ``--gpu``."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from gpumon.core.model import Device, bare_uuid
@@ -19,8 +19,8 @@ _MIN_PREFIX: Final = 3
 def select_devices(text: str, devices: Sequence[Device]) -> tuple[Device, ...]:
     """The devices that a text names, each once, in the order of the text.
 
-    An index is that of ``nvidia-smi``; ``3:0`` is the first MIG instance of GPU 3. ``cuda:0`` is CUDA's first device.
-    ``all`` is every GPU without its MIG instances.
+    An index is that of ``nvidia-smi``; ``3:0`` is the MIG instance at position 0 of GPU 3. ``cuda:0`` is
+    CUDA's first device. ``all`` is every GPU without its MIG instances.
 
     Args:
         text: What the user wrote.
@@ -31,6 +31,20 @@ def select_devices(text: str, devices: Sequence[Device]) -> tuple[Device, ...]:
     """
     chosen = [device for part in text.split(",") for device in _named(part.strip(), devices)]
     return tuple({device.key: device for device in chosen}.values())
+
+
+def with_instances(chosen: Iterable[Device], devices: Iterable[Device]) -> list[Device]:
+    """The devices, with the instances of a GPU in place of the GPU: they have its processes, and run programs.
+
+    Args:
+        chosen: Devices.
+        devices: All devices of this host.
+    """
+    parts: dict[str, list[Device]] = {}
+    for device in devices:
+        if device.instance is not None:
+            parts.setdefault(device.instance.parent, []).append(device)
+    return [part for device in chosen for part in parts.get(device.key, [device])]
 
 
 def _named(part: str, devices: Sequence[Device]) -> Iterator[Device]:

@@ -4,7 +4,7 @@ Its owner calls `update` about once a second, and passes every `gpumon.probe.mes
 because the inbox of the probes has one reader.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -67,6 +67,8 @@ class HangWatch:
             for watch in running:
                 pid = watch.job_rank.pid
                 watch.observe(probes.get(pid), None if ras_counts is None else ras_counts.get(pid), now)
+            if len(running) > 1 and not any(watch.has_source for watch in running):
+                _note_from_outside(running, now)
             is_quiet = all(watch.is_quiet(now) for watch in running)
             for watch in running:
                 watch.gather(
@@ -114,6 +116,23 @@ class HangWatch:
             watch = self._watches[key] = RankWatch(rank, now, self._proc)
         watch.job_rank = rank
         return watch
+
+
+def _note_from_outside(ranks: Sequence[RankWatch], now: float) -> None:
+    """Notice the progress of a job without any source: no step can end while the main thread of a rank stands still.
+
+    Only ranks that wait in a collective count where a stack shows that one does; where stacks show that none does, the
+    job may have ranks whose main thread has nothing to do.
+    """
+    for rank in ranks:
+        rank.note_run(now)
+    waiting = [rank for rank in ranks if rank.is_in_collective]
+    if not waiting and any(rank.is_in_collective is False for rank in ranks):
+        progressed = max(rank.moved for rank in ranks)
+    else:
+        progressed = min(rank.moved for rank in waiting or ranks)
+    for rank in ranks:
+        rank.progressed = progressed
 
 
 def _confirmed(verdict: HangVerdict, before: HangVerdict | None) -> HangVerdict:

@@ -6,13 +6,19 @@ from itertools import combinations
 from math import comb
 from typing import Final, NamedTuple
 
-from gpumon.core import device_use
-from gpumon.core.device_use import IdleTime, computing_processes, is_idle, is_much_unattributed
+from gpumon.core.device_use import (
+    FreeCheck,
+    IdleTime,
+    computing_processes,
+    is_idle,
+    is_much_unattributed,
+    is_utilized,
+)
 from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.topology import PathLevel, Topology
 from gpumon.core.units import bytes_text, duration_text
-from gpumon.operations.device_selection import select_devices
+from gpumon.operations.device_selection import select_devices, with_instances
 from gpumon.operations.frame_source import live_frames
 from gpumon.operations.pick_reservations import ProcessStart, Reservation, locked_reservations, reserve
 from gpumon.operations.run_target import is_split
@@ -87,6 +93,7 @@ class Picker:
         self._read_topology = read_topology
         self._topology: Topology | None = None
         self._idle: dict[str, IdleTime] = {}
+        self._free: dict[str, FreeCheck] = {}
 
     def pick(self, frame: Frame) -> tuple[Device, ...]:
         """The picked devices, which are now reserved.
@@ -95,15 +102,13 @@ class Picker:
             CommandError: Too few devices fit; the reason names who holds them.
         """
         chosen = select_devices(self._request.devices, frame.devices)
-        for device in chosen:
+        devices = with_instances(chosen, frame.devices)
+        for device in frame.devices:
+            self._free.setdefault(device.key, FreeCheck()).add(device)
+        for device in devices:
             self._idle.setdefault(device.key, IdleTime()).add(
                 frame.monotonic_seconds, is_idle(device), 3 * frame.interval_seconds
             )
-        devices = [
-            instance
-            for device in chosen
-            for instance in ([other for other in frame.devices if _is_part(other, device)] or [device])
-        ]
         fitting = [item for item in self._candidates(devices, (), frame) if not item.refusal]
         if self._request.number > 1 and len(fitting) > self._request.number and self._topology is None:
             self._topology = self._topology_or_empty()  # before the lock, because it takes a moment
@@ -139,7 +144,7 @@ class Picker:
         owner = owners.get(device.uuid or "")
         if owner is not None:
             return f"is reserved for PID {owner.pid} by gpumon pick", False
-        is_free = device_use.is_free(device)
+        is_free = self._free[device.key].is_free
         needed = self._request.free_bytes
         if needed is not None:
             free = device.get("memory_free_bytes")
@@ -199,16 +204,14 @@ def _weight(topology: Topology, one: int, other: int) -> int:
     return 0 if pair.level is None else PathLevel.SYS.distance - pair.level.distance
 
 
-def _is_part(device: Device, gpu: Device) -> bool:
-    return device.instance is not None and gpu.instance is None and device.instance.parent == gpu.key
-
-
 def _held_by(device: Device) -> str:
     """Who holds the memory of a device, as the end of a clause."""
     users = sorted(computing_processes(device), key=lambda process: -(process.memory_bytes or 0))
     if not users:
         held = device.get("memory_unattributed_bytes") or 0
-        return f": {bytes_text(held)} by no visible process" if is_much_unattributed(device) else ""
+        if is_much_unattributed(device):
+            return f": {bytes_text(held)} by no visible process"
+        return " by a process that is not visible here" if is_utilized(device) else ", or was in use a moment ago"
     texts = [
         f"{process.user or 'unknown user'} (PID {process.pid}, {bytes_text(process.memory_bytes)})"
         for process in users[:_MAX_NAMED]

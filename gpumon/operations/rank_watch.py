@@ -3,11 +3,14 @@
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from gpumon.core.collectives import FlightRecording
+from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.procfs import read_stat, read_thread_times
 from gpumon.core.ranks import GpuSignature, RankEvidence
 from gpumon.core.stacks import StackFrame, ThreadStack
 from gpumon.distributed.model import JobRank
@@ -15,7 +18,9 @@ from gpumon.insight.hangs import is_working
 from gpumon.operations.rank_state import RankState, read_state
 from gpumon.probe.messages import Answer, Probe, RequestKind
 from gpumon.probe.stack_file import read_stack
-from gpumon.stacks.classify import collective_function
+from gpumon.stacks.classify import collective_function, is_in_backward
+from gpumon.stacks.outside import OutsideError, read_threads
+from gpumon.stacks.places import is_program
 
 Ask = Callable[..., int]
 """`gpumon.probe.client.ProbeWatcher.ask`."""
@@ -41,6 +46,15 @@ _STATE_SECONDS: Final = 4.0
 """Time between two reads of /proc while there is progress: a read costs 0.1 ms."""
 _FUNCTIONS_SECONDS: Final = 8.0
 """Age of the samples by which the functions are counted."""
+_REFUSED_SECONDS: Final = 30.0
+"""Time between two attempts to read stacks from outside where that is not possible now."""
+_REFUSALS: Final = frozenset({ProblemCode.NO_PERMISSION, ProblemCode.LIBRARY_NOT_FOUND})
+_MIN_MOVING_SHARE: Final = 0.001
+"""A main thread that uses less of a core at most looks now and then whether something has come."""
+_MIN_MOVING_PROCESS_SHARE: Final = 0.02
+"""Likewise a process, where the stack of the main thread does not show that the other threads do not matter."""
+_HELD_SECONDS: Final = 6.0
+"""C code holds the GIL if the thread that holds it stands at the same line for this long."""
 
 
 class RankWatch:
@@ -54,12 +68,14 @@ class RankWatch:
     Attributes:
         progressed: When it was last seen to make progress, in monotonic seconds; None while no source shows progress.
         typical_seconds: Its typical step time, or the typical time between two collectives; None if unknown.
+        moved: When its main thread was last seen to run, in monotonic seconds; the start of the watch before that.
     """
 
     def __init__(self, rank: JobRank, now: float, proc: Path) -> None:
         self.job_rank = rank
         self.progressed: float | None = None
         self.typical_seconds: float | None = None
+        self.moved = now
         self._shortest_seconds: float | None = None
         self._latest_seconds: float | None = None
         self._started = now
@@ -77,6 +93,11 @@ class RankWatch:
         self._stack: tuple[StackFrame, ...] = ()
         self._is_stack_stale = False
         self._is_gil_held = False
+        self._held_since: float | None = None
+        self._outside_problem: Problem | None = None
+        self._outside_at = 0.0
+        self._cpu_seconds: tuple[float, float] | None = None
+        self._run_at = now
         self._functions: deque[tuple[float, str]] = deque()
         self._worked: float | None = None
         self._state = RankState()
@@ -112,6 +133,30 @@ class RankWatch:
         if training.step_seconds and training.steps_count >= _MIN_USUAL_STEPS:
             self._shortest_seconds = min(self._shortest_seconds or training.step_seconds, training.step_seconds)
 
+    @property
+    def has_source(self) -> bool:
+        """Whether a probe or NCCL shows its progress."""
+        return self._probe is not None or self._ras_counts is not None
+
+    @property
+    def is_in_collective(self) -> bool | None:
+        """Whether its main thread may wait in a collective, by its stack; None if the stack is unknown."""
+        return bool(collective_function(self._stack)) or is_in_backward(self._stack) if self._stack else None
+
+    def note_run(self, now: float) -> None:
+        """Notice whether the main thread has run since the last call; /proc shows that to everybody."""
+        folder = f"{self._proc}/{self.job_rank.pid}"
+        with suppress(OSError):
+            used = read_thread_times(f"{folder}/task/{self.job_rank.pid}").cpu_seconds, read_stat(folder).cpu_seconds
+            seconds, before = now - self._run_at, self._cpu_seconds
+            self._cpu_seconds, self._run_at = used, now
+            if before is None or seconds <= 0:
+                return
+            thread, process = ((new - old) / seconds for new, old in zip(used, before, strict=True))
+            is_alone = self._stack and not is_in_backward(self._stack)  # otherwise, other threads may work for it
+            if thread >= _MIN_MOVING_SHARE or (not is_alone and process >= _MIN_MOVING_PROCESS_SHARE):
+                self.moved = now
+
     def quiet_seconds(self, now: float) -> float:
         """How long there was no progress, since the start of the watch at most."""
         return now - (self._started if self.progressed is None else self.progressed)
@@ -136,6 +181,8 @@ class RankWatch:
             self._read_state(now)
         probe = self._probe
         if probe is None or not probe.connected:
+            if is_job_quiet or is_open:
+                self._read_outside(now, _STACK_SECONDS * max(1.0, ranks_count / _RANKS_AT_ONCE))
             return
         has_steps = self._steps is not None and self.quiet_seconds(now) < _BRIEF_SECONDS
         if is_job_quiet:
@@ -195,6 +242,7 @@ class RankWatch:
             system_call_target=state.target,
             stack=self._stack,
             stack_is_stale=self._is_stack_stale,
+            stack_problem=self._outside_problem,
             gil_is_held=self._is_gil_held or (silent >= _SURELY_SILENT_SECONDS and state.state_code in {"R", "S"}),
             threads=self._threads,
             progress=None if probe is None or probe.reading is None else probe.reading.training,
@@ -269,6 +317,31 @@ class RankWatch:
         created = [item.created_seconds for item in items if item.created_seconds]
         if created and not self._has_seen_change and self._steps is None:
             self.progressed = min(now, now - (time.time() - max(created)))
+
+    def _read_outside(self, now: float, interval: float) -> None:
+        """Read the stacks without a probe, if that is due."""
+        is_refused = self._outside_problem is not None and self._outside_problem.code in _REFUSALS
+        if now - self._outside_at < (_REFUSED_SECONDS if is_refused else interval):
+            return
+        self._outside_at, before = now, self._stack
+        try:
+            threads = read_threads(self.job_rank.pid)
+            self._outside_problem = None
+        except OutsideError as error:
+            self._outside_problem = error.problem
+            return
+        self._take_stacks(threads, now)
+        main = next((thread for thread in self._threads if thread.is_main), None)
+        has_changed = before != self._stack
+        if has_changed:
+            self.moved = now
+        if main is None or not main.owns_gil or has_changed:
+            self._held_since = None
+        elif self._held_since is None:
+            self._held_since = now
+        is_held = self._held_since is not None and now - self._held_since >= _HELD_SECONDS
+        leaf = self._stack[0].file if self._stack else ""
+        self._is_gil_held = is_held and (self._state.state_code == "S" or not is_program(leaf))  # or a loop in Python
 
     def _take_stacks(self, threads: tuple[object, ...], now: float) -> None:
         self._threads = tuple(thread for thread in threads if isinstance(thread, ThreadStack))

@@ -11,12 +11,12 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
-from gpumon.core.model import Device, DeviceEvent, Frame, MigInstance, Process
+from gpumon.core.model import Device, DeviceEvent, Frame, MigInstance, Process, same_uuid
 from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import ELLIPSIS
 from gpumon.core.units import counted
@@ -38,10 +38,23 @@ _MODULE_RUNNERS: Final = ("python", "torchrun", "accelerate", "deepspeed")
 _HOME: Final = re.compile(r"/(home|Users)/[^/]*/?")
 _SEPARATORS: Final = re.compile(r"[^a-z0-9]+")
 _MIN_SUBSTRING_LENGTH: Final = 3
+_NOT_PUBLISHED: Final = frozenset({"settings", "oom_files"})
+"""Fields of the reports of processes that are left out."""
 _IDENTIFYING: Final = re.compile(r"\b(?:GPU|MIG)-[0-9a-fA-F-]{8,}|\S+@\S+|~?/\S+")
 
 
-def record(stream: Stream, file: Path, duration: float | None, *, anonymize: bool, activity: bool) -> None:
+Reports = Callable[[Frame], Mapping[str, Any]]
+
+
+def record(
+    stream: Stream,
+    file: Path,
+    duration: float | None,
+    *,
+    anonymize: bool,
+    activity: bool,
+    reports: Reports = lambda _: {},
+) -> None:
     """Record a stream.
 
     Args:
@@ -50,6 +63,7 @@ def record(stream: Stream, file: Path, duration: float | None, *, anonymize: boo
         duration: Seconds from the first frame, or None to record until a signal arrives.
         anonymize: Whether to remove what identifies the host and its users.
         activity: Whether to record what screens read only of the selected device too: SM activity, NVLink and PCIe.
+        reports: Returns what the processes of the host report at the moment of a frame.
 
     Raises:
         CommandError: There is no driver, or the file cannot be written.
@@ -59,8 +73,14 @@ def record(stream: Stream, file: Path, duration: float | None, *, anonymize: boo
         try:
             stream.start()
             arrivals = _first_arrivals(stream)
+            anonymizer = Anonymizer() if anonymize else None
+
+            def complete(frame: Frame) -> Frame:
+                frame = dataclasses.replace(frame, reports=reports(frame))
+                return frame if anonymizer is None else anonymizer.apply(frame)
+
             with contextlib.closing(_writer(file)) as writer:
-                _copy(stream, arrivals, writer, duration, Anonymizer() if anonymize else None, activity=activity)
+                _copy(stream, arrivals, writer, duration, complete, activity=activity)
         finally:
             stream.close()
             _report_lost(stream)
@@ -80,6 +100,7 @@ class Anonymizer:
         self._users: dict[str, str] = {}
         self._uuids: dict[str, str] = {}
         self._names: set[str] = set()
+        self._job_names: dict[str, str] = {}
 
     def apply(self, frame: Frame) -> Frame:
         """Return the frame with new names for host, users and GPUs, and with shortened command lines."""
@@ -93,7 +114,32 @@ class Anonymizer:
             devices=tuple(self._device(device) for device in frame.devices),
             events=tuple(self._event(event) for event in frame.events),
             problems=self._problems(frame.problems),
+            reports=self._report(frame.reports),
         )
+
+    def _report(self, value: Any, name: str = "") -> Any:  # noqa: ANN401 - whatever JSON has
+        """A report of a process, or a part of it."""
+        if isinstance(value, Mapping):
+            return {key: self._report(item, key) for key, item in value.items() if key not in _NOT_PUBLISHED}
+        if isinstance(value, list):
+            return [self._report(item, name) for item in value]
+        return self._report_text(value, name) if isinstance(value, str) else value
+
+    def _report_text(self, text: str, name: str) -> str:
+        if name in {"key", "id"}:
+            return self._job_names.setdefault(text, f"job{len(self._job_names) + 1}")
+        if name in {"uuid", "device_key"}:
+            return next((new for uuid, new in self._uuids.items() if same_uuid(uuid, text)), "")
+        rules: dict[str, Callable[[str], str]] = {
+            "host": lambda host: host and "host",
+            "path": lambda path: path.rpartition("/")[2],
+            "user": self._user,
+            "command": self.command,
+        }
+        return rules.get(name, self._text)(text)
+
+    def _user(self, user: str) -> str:
+        return self._users.setdefault(user, f"user{len(self._users) + 1}")
 
     def _collect_names(self, frame: Frame) -> None:
         """Collect all names before any text is changed, so that names inside of words are recognized."""
@@ -133,7 +179,7 @@ class Anonymizer:
         user = process.user
         return dataclasses.replace(
             process,
-            user=None if user is None else self._users.setdefault(user, f"user{len(self._users) + 1}"),
+            user=None if user is None else self._user(user),
             command=None if process.command is None else self.command(process.command),
             problems=self._problems(process.problems),
         )
@@ -216,7 +262,7 @@ def _copy(
     arrivals: list[Arrival],
     writer: RecordingWriter,
     duration: float | None,
-    anonymizer: Anonymizer | None,
+    complete: Callable[[Frame], Frame],
     *,
     activity: bool,
 ) -> None:
@@ -227,7 +273,7 @@ def _copy(
             if isinstance(arrival, Frame):
                 if activity and isinstance(stream, SupportsOnDemand):
                     stream.request_on_demand([device.key for device in arrival.devices])
-                writer.write(arrival if anonymizer is None else anonymizer.apply(arrival))
+                writer.write(complete(arrival))
         left = deadline - time.monotonic()
         if left <= 0:
             return

@@ -139,7 +139,7 @@ def _no_probe(pid: int) -> Problem:
     return stop_problem(pid) or Problem(
         ProblemCode.NOT_FOUND,
         f"Process {pid} has no probe, or its probe belongs to another user.",
-        "Start it with gpumon watch; with Python 3.14 or later, gpumon attach loads the probe into it.",
+        f"Run gpumon attach {pid}, or start it with gpumon watch.",
     )
 
 

@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -13,7 +14,6 @@ from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.operations.device_selection import select_devices
 from gpumon.operations.other_processes import OtherProcess
-from gpumon.operations.run_target import CPU
 from gpumon.operations.workload import WorkloadRun, start_question
 from gpumon.streams.base import Stream, SupportsOnDemand
 from gpumon.workload_runs.protocol import RunEvent, VerdictKind
@@ -28,6 +28,9 @@ _NAMES_DEVICE: Final = re.compile(
 )
 _DRIVER_FILES: Final = (Path("/proc/driver/nvidia/version"), Path("/dev/dxg"))
 """Files that exist where an NVIDIA driver is loaded; the second is that of Windows' subsystem for Linux."""
+_PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
+_NVIDIA: Final = "0x10de"
+_DISPLAY_CLASS: Final = "0x03"
 _TICK_SECONDS: Final = 0.25
 _END_TIMEOUT_SECONDS: Final = 5.0
 
@@ -130,13 +133,25 @@ def exit_code(runs: Sequence[WorkloadRun]) -> ExitCode:
     return ExitCode.OK if verdicts <= {VerdictKind.OK, VerdictKind.WARN} else ExitCode.BAD_VERDICT
 
 
-def default_device(read_devices: Callable[[], Sequence[Device]]) -> str:
-    """The device of a run without ``--device``: the first GPU, or the CPU of a host without one.
+def has_driver() -> bool:
+    """Whether an NVIDIA driver is loaded."""
+    return any(path.exists() for path in _DRIVER_FILES)
+
+
+def no_gpu_reason(read_devices: Callable[[], Sequence[Device]]) -> str:
+    """Why CUDA cannot run on this host, in a sentence; empty where it can.
 
     Args:
         read_devices: Returns the devices of this host; not called where the driver is loaded, since it takes a moment.
     """
-    return "cuda:0" if any(path.exists() for path in _DRIVER_FILES) or read_devices() else CPU.device
+    if has_driver() or read_devices():
+        return ""
+    for vendor in _PCI_DEVICES.glob("*/vendor"):
+        with suppress(OSError):
+            is_display = (vendor.parent / "class").read_text(encoding="ascii").startswith(_DISPLAY_CLASS)
+            if is_display and vendor.read_text(encoding="ascii").strip() == _NVIDIA:
+                return "This host has an NVIDIA GPU, but its driver is not loaded."
+    return "This host has no NVIDIA GPU."
 
 
 def expand_devices(devices: Sequence[str], read_devices: Callable[[], Sequence[Device]]) -> list[str]:

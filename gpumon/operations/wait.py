@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from gpumon.core import device_use
+from gpumon.core.device_use import FreeCheck
 from gpumon.core.model import Device, Frame
 from gpumon.core.problems import CommandError, ExitCode
 from gpumon.core.units import age_text
-from gpumon.operations.device_selection import select_devices
+from gpumon.operations.device_selection import select_devices, with_instances
 from gpumon.operations.pick_reservations import ProcessStart
 
 _POLL_SECONDS: Final = 0.2
@@ -27,8 +27,9 @@ class Condition(NamedTuple):
 
 
 def is_free() -> Condition:
-    """No process computes on the GPU, and no invisible process holds much of its memory."""
-    return Condition(device_use.is_free, lambda _: "is free")
+    """The GPU is free."""
+    checks: dict[str, FreeCheck] = {}
+    return Condition(lambda device: checks.setdefault(device.key, FreeCheck()).add(device), lambda _: "is free")
 
 
 def memory_above(percent: float) -> Condition:
@@ -54,7 +55,7 @@ def utilization_below(percent: float) -> Condition:
 
 
 class GpuWatch:
-    """Whether every condition holds for every named GPU, and since when.
+    """Whether every condition holds for every named GPU, or each of its MIG instances, and since when.
 
     Args:
         text: The GPUs, as `select_devices` reads them.
@@ -77,7 +78,7 @@ class GpuWatch:
         if not frame.devices and frame.problems:
             self._since = None
             raise CommandError(next(iter(frame.problems.values())), ExitCode.MISSING_PREREQUISITE)
-        devices = select_devices(self._text, frame.devices)
+        devices = with_instances(select_devices(self._text, frame.devices), frame.devices)
         if not all(self._is_true(frame, device) for device in devices):
             self._since = None
             return None

@@ -147,7 +147,7 @@ _TEXTS: Final[Mapping[PartKind, tuple[str, str, str]]] = {
     PartKind.UNPROBED: (
         "process",
         "A process without a probe: the driver reports how much it holds, but not for what.",
-        "Start the process with gpumon watch, or use gpumon attach on Python 3.14, to see inside.",
+        "Run gpumon attach with its PID, or start the process with gpumon watch, to see inside.",
     ),
     PartKind.UNATTRIBUTED: (
         "unattributed",

@@ -29,6 +29,7 @@ from gpumon.core.step_classes import (
     OTHER_COMPUTE,
     PREPARATION,
     PYTHON,
+    RUNNING,
     SIMT,
     SLEEP,
     SYNC,
@@ -72,6 +73,7 @@ _ROLES: Final = {
     COMPILATION: Role.SERIES_4,
     EVALUATION: Role.SERIES_8,
     PYTHON: Role.CLOCK,
+    RUNNING: Role.CLOCK,
 }
 
 
@@ -109,7 +111,8 @@ def cause_lines(verdict: SlownessVerdict, width: int) -> Iterator[Line]:
     """Each cause with its label in the color of its class, its evidence, its bound, an experiment, and its line."""
     for number, cause in enumerate(verdict.causes, 1):
         head = f"{number}. {cause.label[0].upper()}{cause.label[1:]}"
-        text = f"{cause.evidence} Without it: {cause.bound_text}. {cause.experiment}"
+        bound = f" Without it: {cause.bound_text}." if verdict.has_steps else ""
+        text = f"{cause.evidence}{bound} {cause.experiment}"
         where = f" Line: {cause.line}" if cause.line and cause.line not in text else ""
         first, *rest = wrapped(f"{head}: {text}{where}", max(20, width - 4))
         yield cut([Span(f" {first[: len(head)]}", class_role(cause.name)), Span(first[len(head) :])], width)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from gpumon.core.device_use import IdleSince, is_free
+from gpumon.core.device_use import IdleSince, is_much_unattributed, is_utilized
 from gpumon.core.model import Device, DeviceState, Process
 from gpumon.core.units import MISSING, duration_text
 from gpumon.operations.program_name import program_name
@@ -39,19 +39,25 @@ class DeviceOwner(NamedTuple):
     """Who uses a GPU.
 
     Attributes:
-        user: Login name of the owner of the largest process; empty if no process is known.
-        program: Short name of its program; for a GPU without a process, what stands in its place, such as ``free``.
+        user: Login name of the owner of the largest program; empty if no process is known.
+        program: Short name of that program; for a GPU without a process, what stands in its place, such as ``free``.
         ranks: Number of processes on this host with the same user and command line.
-        others: Number of processes of other users on the GPU.
+        memory_bytes: Memory of the program on this GPU; None if unknown.
+        more: Number of other programs of that user on this GPU.
+        others: The largest program of each other user: the user and the name.
         idle: For how long the GPU has had no work.
-        is_free: Whether no process computes on the GPU; the graphics of a desktop do not count.
+        held_bytes: Memory in use on the GPU.
+        is_free: Whether the GPU is free.
     """
 
     user: str = ""
     program: str = MISSING
     ranks: int = 1
-    others: int = 0
+    memory_bytes: float | None = None
+    more: int = 0
+    others: tuple[tuple[str, str], ...] = ()
     idle: IdleDuration = IdleDuration()
+    held_bytes: float | None = None
     is_free: bool = False
 
 
@@ -77,7 +83,9 @@ def jobs_of(devices: Iterable[Device]) -> Jobs:
     return Counter((process.user, process.command) for process in processes.values())
 
 
-def owner_of(device: Device, jobs: Jobs, idle: IdleDuration, instances: int = 0) -> DeviceOwner:
+def owner_of(
+    device: Device, jobs: Jobs, idle: IdleDuration, instances: int = 0, *, is_free: bool = False
+) -> DeviceOwner:
     """Who uses a GPU or a MIG instance.
 
     Args:
@@ -85,20 +93,48 @@ def owner_of(device: Device, jobs: Jobs, idle: IdleDuration, instances: int = 0)
         jobs: The processes of the host, by `jobs_of`.
         idle: For how long the device has had no work.
         instances: Number of MIG instances of the device.
+        is_free: Whether the device is free.
     """
     if instances:
         return DeviceOwner(program=f"MIG ×{instances}")
     if device.state is not DeviceState.OK or device.processes is None:
         return DeviceOwner()
+    held = device.get("memory_used_bytes")
     if not device.processes:
-        return DeviceOwner(program="free" if is_free(device) else "unattributed", idle=idle, is_free=is_free(device))
-    main = max(device.processes, key=_importance)
-    others = sum(process.user != main.user for process in device.processes)
-    program = f"PID {main.pid}" if main.command is None else program_name(main.command)
-    ranks = 1 if main.command is None else jobs.get((main.user, main.command), 1)
-    return DeviceOwner(main.user or MISSING, program, ranks, others, idle, is_free(device))
+        return DeviceOwner(program=_without_process(device, is_free), idle=idle, held_bytes=held, is_free=is_free)
+    by_program: dict[tuple[str | None, str], list[Process]] = {}
+    for process in sorted(device.processes, key=_importance, reverse=True):
+        by_program.setdefault((process.user, _program(process)), []).append(process)
+    (user, program), members = next(iter(by_program.items()))
+    others = {owner: name for owner, name in reversed(by_program) if owner != user}
+    memory = [process.memory_bytes for process in members if process.memory_bytes is not None]
+    return DeviceOwner(
+        user or MISSING,
+        program,
+        1 if members[0].command is None else jobs.get((user, members[0].command), 1),
+        sum(memory) if memory else None,
+        sum(owner == user for owner, _ in by_program) - 1,
+        tuple((owner or MISSING, name) for owner, name in reversed(others.items())),
+        idle,
+        held,
+        is_free,
+    )
 
 
-def _importance(process: Process) -> tuple[bool, int, int]:
-    """Compute before graphics, then the memory, then the PID, so that equal processes do not take turns."""
-    return process.computes, process.memory_bytes or 0, -process.pid
+def _without_process(device: Device, is_free: bool) -> str:
+    """What stands in the place of a program."""
+    if is_free:
+        return "free"
+    if is_utilized(device):
+        return "in use (process not visible)"
+    return "unattributed" if is_much_unattributed(device) else "just ended"
+
+
+def _program(process: Process) -> str:
+    name = f"PID {process.pid}" if process.command is None else program_name(process.command)
+    return f"zombie {process.pid}" if process.is_zombie else name
+
+
+def _importance(process: Process) -> tuple[bool, bool, int, int]:
+    """Living and computing processes first, by memory, then the PID, so that equal processes do not take turns."""
+    return not process.is_zombie, process.computes, process.memory_bytes or 0, -process.pid

@@ -7,7 +7,15 @@ from typing import Final, NamedTuple
 from gpumon.core.model import Device, DeviceState, short_product_name
 from gpumon.core.problems import ProblemCode
 from gpumon.core.throttle_reasons import FAULT_REASONS, THROTTLE_LABELS
-from gpumon.core.units import MISSING, age_text, gibibytes_text, megahertz_text, number_text, percent_text
+from gpumon.core.units import (
+    MISSING,
+    age_text,
+    compact_gibibytes_text,
+    gibibytes_text,
+    megahertz_text,
+    number_text,
+    percent_text,
+)
 from gpumon.health.alerts import Thresholds, has_no_sm_work
 from gpumon.present.device_owner import DeviceOwner, IdleDuration, idle_duration, jobs_of, owner_of
 from gpumon.present.metric_style import link_role, memory_role, missing_text, temperature_role
@@ -56,7 +64,14 @@ def device_rows(view: ViewState) -> list[DeviceRow]:
     jobs = jobs_of(devices)
     instances = Counter(device.instance.parent for device in devices if device.instance is not None)
     owners = {
-        device.key: owner_of(device, jobs, device_idle_time(view, device), instances[device.key]) for device in devices
+        device.key: owner_of(
+            device,
+            jobs,
+            device_idle_time(view, device),
+            instances[device.key],
+            is_free=view.store.is_free(device.key),
+        )
+        for device in devices
     }
     user_width = min(_MAX_USER, max((width_of(owner.user) for owner in owners.values()), default=0))
 
@@ -203,24 +218,33 @@ def _owner(row: DeviceRow, width: int) -> Span:
 
 
 def owner_spans(owner: DeviceOwner, user_width: int, width: int = _UNLIMITED) -> Line:
-    """The owner of a device: user, program, ranks, other users' processes, and the idle time.
+    """The owner of a device: user, program, ranks, memory, further programs and users, and the idle time.
 
     Args:
         owner: The owner.
         user_width: Cells of the user name, so that the programs of a table stand below each other.
-        width: Cells of all of it; where they do not suffice, the shorter form of the idle time is used.
+        width: Cells of all of it; where they do not suffice, details are left out.
     """
     if owner.is_free and not owner.user:
         return line(Span(owner.program, Role.ACCENT), Span(f" {owner.idle.text}".rstrip(), Role.DIM))
+    idle = owner.idle.text
+    held = f", {compact_gibibytes_text(owner.held_bytes)}G held" if owner.held_bytes is not None else ""
+    if owner.others:
+        programs = ((owner.user, owner.program), *owner.others)
+        text = f"{len(programs)} users: {', '.join(' '.join(program) for program in programs)}"
+        tail = f" idle {idle}" if idle else ""
+        return line(clipped(text, width - width_of(tail)), Span(tail, Role.DIM))
     user = clipped(owner.user, user_width)
     name = f"{user}{' ' * (user_width - width_of(user))} " if user else ""
-    ranks = f" ×{owner.ranks}" if owner.ranks > 1 else ""
-    others = f" +{owner.others}" if owner.others else ""
-    idle = f" idle {owner.idle.text}" if owner.idle.is_idle else ""
-    if idle and width_of(name + owner.program + ranks + others + idle) > width:
-        idle = f" {owner.idle.text}"
-    room = width - width_of(name + ranks + others + idle)
-    return line(Span(name, Role.DIM), clipped(owner.program, room), Span(f"{ranks}{others}{idle}", Role.DIM))
+    ranks, more = f" ×{owner.ranks}" if owner.ranks > 1 else "", f" +{owner.more}" if owner.more else ""
+    memory = "" if owner.memory_bytes is None else f" {compact_gibibytes_text(owner.memory_bytes)}G"
+    tails = (
+        (f"{more} idle {idle}{held}", f"{more} idle {idle}", f"{more} {idle}") if idle else (f"{memory}{more}", more)
+    )
+    room = width - width_of(name + owner.program + ranks)
+    tail = next((tail for tail in tails if width_of(tail) <= room), tails[-1])
+    program = clipped(owner.program, width - width_of(name + ranks + tail))
+    return line(Span(name, Role.DIM), program, Span(f"{ranks}{tail}", Role.DIM))
 
 
 def value_or_mark(row: DeviceRow, metric: str, text: Callable[[float], str]) -> str:

@@ -7,7 +7,7 @@ from gpumon.core.problems import Problem
 from gpumon.core.units import MISSING, counted, rate_text, short_time_text
 from gpumon.insight.bottlenecks.causes.other_ranks import wait_seconds, work_seconds
 from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, StepPart, StepShare
-from gpumon.operations.why.examination import TRACE, ExaminationProgress, WhyReport
+from gpumon.operations.why.examination import OUTSIDE, TRACE, ExaminationProgress, WhyReport
 from gpumon.operations.why.job import JobWhyReport
 from gpumon.present.account_rows import TIME_WIDTH, cause_lines, class_row, indented, verdict_lines
 from gpumon.present.paint.bar import fine_bar
@@ -40,13 +40,15 @@ def why_lines(report: WhyReport, width: int) -> Iterator[Line]:
 def run_lines(report: WhyReport, width: int) -> Iterator[Line]:
     """What was observed: PyTorch, the steps, the GPU and the host."""
     account, host = report.evidence.account, report.evidence.host
-    parts = [
-        f"PyTorch {report.torch_version or MISSING}",
-        f"{counted(account.steps_count, 'step')} in {report.seconds:.1f} s",
-        f"median {short_time_text(account.step_seconds)}",
-        f"mean {short_time_text(account.mean_seconds)}",
-        f"{counted(account.samples_count, 'sample')} of the main thread",
-    ]
+    parts = [f"{counted(account.samples_count, 'sample')} of the main thread in {report.seconds:.1f} s"]
+    if account.has_steps:
+        parts = [
+            f"PyTorch {report.torch_version or MISSING}",
+            f"{counted(account.steps_count, 'step')} in {report.seconds:.1f} s",
+            f"median {short_time_text(account.step_seconds)}",
+            f"mean {short_time_text(account.mean_seconds)}",
+            f"{counted(account.samples_count, 'sample')} of the main thread",
+        ]
     yield line(clipped(f" {'  '.join(parts)}", width))
     if report.device is not None and report.evidence.gpu is not None:
         yield line(clipped(f" {_gpu_text(report.evidence.gpu)}", width))
@@ -97,6 +99,8 @@ def _who(report: WhyReport) -> str:
 
 def _account_title(report: WhyReport) -> str:
     source = "from a trace" if TRACE in report.stages else "from samples of the main thread"
+    if not report.evidence.account.has_steps:
+        return f"Account of an average second, {source}{'' if OUTSIDE in report.stages else ' in the kernel'}"
     return f"Account of the median step, {short_time_text(report.evidence.account.step_seconds)}, {source}"
 
 
@@ -142,7 +146,8 @@ def job_lines(report: JobWhyReport, width: int) -> Iterator[Line]:
         is_straggler = straggler is not None and rank.rank == straggler.rank
         name = f"rank {rank.rank}" if rank.rank is not None else f"PID {rank.pid}"
         work, waits = short_time_text(work_seconds(rank.evidence)), short_time_text(wait_seconds(rank.evidence))
-        head = f" {name:<10} {short_time_text(account.step_seconds):>8} "
+        step = short_time_text(account.step_seconds) if account.has_steps else ""
+        head = f" {name:<10} {step:>8} "
         bar = fine_bar(work_seconds(rank.evidence) / longest, _BAR, Role.WARNING if is_straggler else Role.GPU_HISTORY)
         mark = "  slowest" if is_straggler else ""
         yield cut([Span(head), *bar, Span(f"  work {work}, waits for others {waits}{mark}", Role.DIM)], width)

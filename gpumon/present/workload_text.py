@@ -48,7 +48,7 @@ def parameter_text(value: Value) -> str:
 
 
 def code_text(workload: WorkloadInfo, values: Mapping[str, Value] | None = None) -> str:
-    """The code that a workload measures, after a comment with its parameters.
+    """A short program of a workload's steps, if it has one, and the code that it measures, with its parameters.
 
     Args:
         workload: The workload.
@@ -63,6 +63,10 @@ def code_text(workload: WorkloadInfo, values: Mapping[str, Value] | None = None)
             head.append(_values_comment("Parameters on the CPU", on_cpu))
         on_gpu = {parameter.name: parameter.default for parameter in workload.parameters}
         head.append(_values_comment("Parameters on a GPU", on_gpu))
+    if workload.program:
+        program = f"The same steps as a program: copy it to {workload.name}.py and run it with python."
+        measures = "What gpumon run measures, with warm-up, repetitions and checks:"
+        head += ["#", _comment(program), "", workload.program, "", "", _comment(measures)]
     return "\n".join([*head, "", workload.code])
 
 
@@ -75,12 +79,19 @@ def _comment(text: str) -> str:
     return "\n".join(wrap(text, _COMMENT_WIDTH, initial_indent="# ", subsequent_indent="#   "))
 
 
-def workload_list_lines(catalogue: Catalogue) -> list[str]:
-    """The output of ``gpumon workloads``: a block per workload, then a line per broken file with its reason."""
+def workload_list_lines(catalogue: Catalogue, *, has_gpu: bool = True) -> list[str]:
+    """The output of ``gpumon workloads``: a block per workload, then a line per broken file with its reason.
+
+    Args:
+        catalogue: The workloads.
+        has_gpu: Whether this host has a GPU; without one, the workloads that need it are marked.
+    """
     lines: list[str] = []
     for workload in catalogue.workloads:
         origin = "" if workload.origin == "gpumon" else f"  ({workload.origin})"
-        lines += [f"{workload.name}{origin}", *_paragraph(workload.purpose), *_paragraph(f"Needs: {workload.needs}")]
+        missing = "" if has_gpu or not workload.why_not_cpu else "  ! needs a GPU, which this host does not have"
+        lines += [f"{workload.name}{origin}{missing}", *_paragraph(workload.purpose)]
+        lines += _paragraph(f"Needs: {workload.needs}")
         lines += [line for parameter in workload.parameters for line in _parameter_lines(parameter)]
         lines.append("")
     lines += [f"! {safe_text(str(broken.file))}: {broken.reason}" for broken in catalogue.broken]

@@ -1,6 +1,7 @@
 """The tables of the workloads screen: the catalogue, the runs of this gpumon, and the results saved before."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -95,10 +96,12 @@ def workload_key(row: WorkloadRow) -> str:
     return row.name if isinstance(row, WorkloadInfo) else str(row.file)
 
 
-def workload_note(row: WorkloadRow) -> str:
-    """The complete description of a row."""
+def workload_note(row: WorkloadRow, *, has_gpu: bool = True) -> str:
+    """The complete description of a row, and that it cannot run on a host without a GPU."""
     if isinstance(row, BrokenWorkload):
         return f"{safe_text(str(row.file))} is not a workload. {row.reason}"
+    if row.why_not_cpu and not has_gpu:
+        return f"This host has no GPU to run it on: {row.why_not_cpu} {row.purpose}"
     origin = "" if row.origin == "gpumon" else f" From {row.origin}: {safe_text(str(row.file))}."
     return f"{row.purpose} Needs: {row.needs}{origin} {row.why_not_cpu}".strip()
 
@@ -121,6 +124,12 @@ def _runs_on(row: WorkloadRow, _: int) -> Span:
     return Span("GPU" if row.why_not_cpu else "GPU, CPU")
 
 
+def _runs_here(row: WorkloadRow, index: int) -> Span:
+    """The same on a host without a GPU: workloads that need one are marked."""
+    is_missing = isinstance(row, WorkloadInfo) and row.why_not_cpu
+    return Span("!no GPU", Role.WARNING) if is_missing else _runs_on(row, index)
+
+
 def _needs(row: WorkloadRow, _: int) -> Span:
     return Span("" if isinstance(row, BrokenWorkload) else row.needs, Role.DIM)
 
@@ -140,6 +149,10 @@ WORKLOAD_COLUMNS: Final[tuple[Column[WorkloadRow], ...]] = (
     Column("Needs", 30, _needs, rank=3, align=Align.LEFT, stretches=True, min_table_width=130, id="needs"),
 )
 
+
+WORKLOAD_COLUMNS_WITHOUT_GPU: Final = tuple(
+    replace(column, cell=_runs_here) if column.id == "runs-on" else column for column in WORKLOAD_COLUMNS
+)
 
 # The runs
 

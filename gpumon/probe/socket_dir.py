@@ -46,9 +46,14 @@ class Peer(NamedTuple):
     uid: int
 
 
-def candidates(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
-    """The folders in which probes of this user may listen, best first: only GPUMON_PROBE_DIR if that is set."""
-    uid = os.getuid()
+def candidates(environ: Mapping[str, str] = os.environ, uid: int | None = None) -> tuple[Path, ...]:
+    """The folders in which probes of a user may listen, best first: only GPUMON_PROBE_DIR if that is set.
+
+    Args:
+        environ: The environment of the program.
+        uid: The user ID as the program sees it, or None for that of gpumon.
+    """
+    uid = os.getuid() if uid is None else uid
     if environ.get("GPUMON_PROBE_DIR"):
         return (Path(environ["GPUMON_PROBE_DIR"]),)
     folders = [

@@ -21,7 +21,7 @@ from gpumon.session.probe_registry import ProbeRegistry, Watcher
 from gpumon.session.process_registry import ProcessesState, ProcessRegistry
 from gpumon.session.signal_controller import SignalController
 from gpumon.session.table_memory import TableMemory
-from gpumon.session.view_state import JobsState, ProbesState, ViewState
+from gpumon.session.view_state import JobsState, ViewState
 from gpumon.session.wait_registry import WaitRegistry
 from gpumon.session.workload_controller import WorkloadController
 from gpumon.streams.base import DEMO_TITLE, Stream, SupportsCallStats, SupportsOnDemand
@@ -102,6 +102,7 @@ class AppSession:
         notify: How to notify the user of new alerts of this host.
         report: Called with what is wrong with notifications.
         is_read_only: Whether nothing may be changed: no signals, no requests to empty a cache, no workloads.
+        load_probe: Before a probe is loaded into a process: ``ask``; ``own`` asks for other users only; or ``never``.
         fleet: Where a fleet comes from, or None.
     """
 
@@ -118,6 +119,7 @@ class AppSession:
         notify: NotifySettings = NO_NOTICES,
         report: Callable[[Problem], None] = lambda _: None,
         is_read_only: bool = False,
+        load_probe: str = "ask",
         fleet: "FleetSource | None" = None,
     ) -> None:
         self._bells = bells
@@ -134,6 +136,7 @@ class AppSession:
         self.waits = WaitRegistry(self.notifier.run_command_for)
         self.fleet = None if fleet is None else self._fleet_registry(fleet)
         self.is_read_only = is_read_only
+        self._load_probe = "never" if is_read_only else load_probe
         self._history_seconds = history_seconds
         self._thresholds = thresholds
         self._guest: FrameSession | None = None
@@ -297,13 +300,14 @@ class AppSession:
         return state._replace(
             has_tour=self._has_tour,
             workloads=self.workloads.state(),
-            probes=self.probes.state() if state.is_this_host else ProbesState(),
+            probes=self.shown_probes.state(),
             processes=self.processes.state if state.is_this_host else ProcessesState(),
             costs=tuple(self._cost_samples),
             is_read_only=self.is_read_only,
+            load_probe=self._load_probe,
             wait_count=len(self.waits.armed),
             fleet=None if self.fleet is None else self.fleet.state(),
-            jobs=self.jobs.state if state.is_this_host else self._frame_jobs(state.frame),
+            jobs=self.jobs.state if state.is_this_host else self._recorded_jobs(state.frame),
         )
 
     def close(self) -> None:
@@ -315,8 +319,17 @@ class AppSession:
         for frames in (self.shown, self.home):
             frames.stream.close()
 
-    def _frame_jobs(self, frame: Frame) -> JobsState:
-        """The jobs of a recording or another host, while a screen shows them."""
+    @property
+    def shown_probes(self) -> ProbeRegistry:
+        """The probes of this host, or those of the recording that is shown."""
+        recorded = self.shown.recorded
+        return self.probes if recorded is None else recorded.registry
+
+    def _recorded_jobs(self, frame: Frame) -> JobsState:
+        """The jobs of a recording; where it has none, those that its processes show, while a screen shows them."""
+        recorded = None if self.shown.recorded is None else self.shown.recorded.jobs
+        if recorded is not None:
+            return recorded
         if not self._demand.jobs:
             return JobsState()
         from gpumon.operations.training_jobs.frame_jobs import frame_jobs  # late: few sessions need it

@@ -29,6 +29,8 @@ from gpumon.streams.base import MAX_WAITING_READINGS, Adjustable, Discontinuity,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from gpumon.session.host_reports import RecordedReports
+
 MIN_SILENCE_SECONDS: Final = 2.5
 """A shorter gap between frames is not reported, however short the interval: a slow sample or a lost packet."""
 
@@ -70,6 +72,8 @@ class FrameSession:
         self._seekable = stream if isinstance(stream, Seekable) else None  # once: Python 3.11 takes 20 µs to find out
         self.is_this_host = self._seekable is None and isinstance(stream, Adjustable)
         """Whether the frames come from a collector that gpumon started on this host."""
+        self.recorded = None if self.is_this_host else _recorded_reports()
+        """The probes and training jobs of a recording."""
         if self.is_this_host:  # the frames of a recording or a pipe, which fill histories, come at once
             stream.inbox.max_readings = MAX_WAITING_READINGS
         self.store = Store(history_seconds=history_seconds)
@@ -130,8 +134,11 @@ class FrameSession:
             if arrival is Discontinuity.REWOUND:
                 self.store.clear()
                 self.alert_history.clear()
+                self.recorded = None if self.recorded is None else _recorded_reports()
             elif isinstance(arrival, Frame):
                 self.store.apply(arrival)
+                if self.recorded is not None:
+                    self.recorded.observe(arrival)
                 self._check_alerts(arrival)
                 for callback in tuple(self.on_frame):
                     callback(arrival)
@@ -177,7 +184,8 @@ class FrameSession:
 
     def _check_alerts(self, frame: Frame) -> None:
         """Apply the rules to a frame; each start and end of an alert above info is an event of its device."""
-        self._alerts = tuple(self.alert_history.check(frame, self.reported(frame)))
+        reported = self.reported if self.recorded is None else self.recorded.findings
+        self._alerts = tuple(self.alert_history.check(frame, reported(frame)))
         self._acknowledged.intersection_update([(alert.key, alert.severity) for alert in self._alerts])
         for alert, has_begun in self.alert_history.changes:
             history = self.store.of_device(alert.device_key or "")
@@ -230,3 +238,9 @@ class FrameSession:
         if frame is None:
             return first
         return first + (self._alerts if self._frozen is None else self._frozen.alerts)
+
+
+def _recorded_reports() -> "RecordedReports":
+    from gpumon.session.host_reports import RecordedReports  # late: the first values of this host must not wait for it
+
+    return RecordedReports()

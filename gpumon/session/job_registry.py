@@ -90,6 +90,10 @@ class JobRegistry:
             self._next_at = 0.0
         self._is_shown, self._open_key = is_shown, open_key
 
+    def restore(self, reports: tuple[TrainingJobReport, ...]) -> None:
+        """Show the jobs of a recording; once there were jobs, none is a reading too."""
+        self._state = JobsState(reports, is_read=bool(reports) or self._state.is_read)
+
     def observe(self, frame: Frame) -> None:
         """Read the jobs with a frame of this host, if it is time for that."""
         self._keep_frame(frame)

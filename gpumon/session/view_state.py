@@ -154,6 +154,7 @@ class ViewState(NamedTuple):
         processes: What started the processes of this host, and their recent values.
         costs: Samples of gpumon's own costs over the last seconds, the newest last; empty unless a screen shows them.
         is_read_only: Whether nothing may be changed: no signals, no requests to empty a cache, no workloads.
+        load_probe: Before a probe is loaded into a process: ``ask``; ``own`` asks for other users only; or ``never``.
         wait_count: Number of things that gpumon will notify the user of.
         fleet: The hosts of the fleet, or None if none are configured.
         jobs: The training jobs of this host.
@@ -174,6 +175,7 @@ class ViewState(NamedTuple):
     processes: ProcessesState = ProcessesState()
     costs: tuple[CostSample, ...] = ()
     is_read_only: bool = False
+    load_probe: str = "ask"
     wait_count: int = 0
     fleet: FleetState | None = None
     jobs: JobsState = JobsState()

@@ -117,6 +117,14 @@ def collective_function(stack: Sequence[StackFrame]) -> str:
     return next((name for name in reversed(names) if name not in WRAPPER_FUNCTIONS), "")
 
 
+def is_in_backward(stack: Sequence[StackFrame]) -> bool:
+    """Whether the innermost frame calls the autograd engine; DistributedDataParallel waits there for its all_reduce."""
+    if not stack:
+        return False
+    kind, module = place_of(stack[0].file)
+    return kind == "torch" and module.startswith(AUTOGRAD) and bool(BACKWARD_FUNCTION.search(stack[0].function))
+
+
 def is_in(stack: Sequence[StackFrame], modules: re.Pattern[str]) -> bool:
     """Whether a frame of a stack is in one of the modules that a pattern names; see `Place.module`."""
     return any(modules.search(place_of(frame.file).module) for frame in stack)

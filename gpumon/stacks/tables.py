@@ -89,6 +89,7 @@ WAITING_FUNCTIONS: Final = frozenset(
 )
 """Functions of the standard library in which a thread waits and does not need the GIL."""
 COLLECTIVES_MODULE: Final = "torch/distributed/distributed_c10d.py"
+POINT_TO_POINT_FUNCTIONS: Final = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
 WRAPPER_MODULES: Final = ("torch/utils/_contextlib.py", "torch/distributed/c10d_logger.py", "contextlib.py", "<")
 """Modules of decorators, whose frames lie between a function and its caller."""
 WRAPPER_FUNCTIONS: Final = frozenset({"wrapper", "decorate_context", "_fn", "inner"})

@@ -65,6 +65,7 @@ class GpumonApp(BaseApp):
         keymap: Keys, separated by commas, by the id or the meaning of a binding.
         notices: How to notify the user of new alerts.
         is_read_only: Whether nothing may be changed: no signals, no requests to empty a cache, no workloads.
+        load_probe: Before a probe is loaded into a process: ``ask``; ``own`` asks for other users only; or ``never``.
         fleet: Where a fleet comes from, or None.
         opens_fleet: Whether the fleet is the first screen.
     """
@@ -146,6 +147,7 @@ class GpumonApp(BaseApp):
         keymap: Mapping[str, str] = MappingProxyType({}),
         notices: NotifySettings = NO_NOTICES,
         is_read_only: bool = False,
+        load_probe: str = "ask",
         fleet: "FleetSource | None" = None,
         opens_fleet: bool = False,
     ) -> None:
@@ -175,6 +177,7 @@ class GpumonApp(BaseApp):
             notify=notices,
             report=self.warn,
             is_read_only=is_read_only,
+            load_probe=load_probe,
             fleet=fleet,
         )
         self.navigation = Navigation(self, self.session)
@@ -277,7 +280,7 @@ class GpumonApp(BaseApp):
 
     def send_probe_request(self, message: messages.ProbeRequested) -> None:
         """Send a request to a probe."""
-        self.session.probes.request(message.number, message.probe, message.kind, **message.options)
+        self.session.shown_probes.request(message.number, message.probe, message.kind, **message.options)
         self.draw()
 
     def acknowledge(self, message: messages.AcknowledgeRequested) -> None:

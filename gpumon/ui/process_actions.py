@@ -43,7 +43,7 @@ class ProcessActions:
         from gpumon.ui.screens.empty_cache import EmptyCacheDialog  # few sessions need it
 
         assert message.owner.probe is not None
-        refusal = READ_ONLY if self._session.is_read_only else self._session.probes.refusal(message.owner.probe)
+        refusal = READ_ONLY if self._session.is_read_only else self._session.shown_probes.refusal(message.owner.probe)
         if refusal:
             self._stack.warn(refusal)
         else:

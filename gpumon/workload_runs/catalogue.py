@@ -40,6 +40,7 @@ class WorkloadInfo:
         metrics: What it declares that it measures.
         origin: ``gpumon``, ``configuration`` or the name of a package.
         code: Source text of the functions that do the measured work; empty if the file names none.
+        program: A short program of the same steps, to copy and run, from ``_programs`` next to the file; often empty.
     """
 
     name: str
@@ -50,6 +51,7 @@ class WorkloadInfo:
     parameters: tuple[WorkloadParameter, ...]
     origin: str = "gpumon"
     code: str = ""
+    program: str = ""
     metrics: tuple[WorkloadMetric, ...] = ()
 
 
@@ -213,10 +215,19 @@ def _info(file: Path, description: dict[str, Any], origin: str) -> WorkloadInfo 
             parameters=tuple(parse_parameter(parameter) for parameter in description["parameters"]),
             origin=origin,
             code=_safe_code(description.get("code")),
+            program=_safe_code(_program(file)),
             metrics=tuple(WorkloadMetric.of(metric) for metric in description.get("metrics", ())),
         )
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         return BrokenWorkload(file, f"The description is invalid: {safe_text(str(error), 200)}")
+
+
+def _program(file: Path) -> str:
+    program = file.parent / "_programs" / file.name
+    try:
+        return program.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _safe_code(code: object) -> str:

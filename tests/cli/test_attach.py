@@ -58,7 +58,8 @@ def wait_for(folder: Path, *, is_there: bool) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("line", ["", "x", "0", "-5", "1.5", "1 2", "1 --timeout nan", "1 --timeout -1"])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("line", ["-5", "1 2", "1 --timeout nan", "1 --timeout -1"])
 def test_wrong_usage(environment: dict[str, str], line: str) -> None:
     done = run("attach", *line.split(), env=environment)
     assert (done.returncode, done.stdout) == (2, "")
@@ -71,7 +72,14 @@ def test_itself(environment: dict[str, str]) -> None:
     assert "is gpumon itself" in done.stderr
 
 
-@pytest.mark.parametrize("pid", [str((1 << 22) + 1), "99999999999999999999"])
+def test_without_a_name_it_needs_a_terminal_to_ask_on(environment: dict[str, str]) -> None:
+    done = run("attach", env=environment)
+    assert (done.returncode, done.stdout) == (3, "")
+    done = run("attach", "no-such-job", env=environment)
+    assert (done.returncode, "no training run called no-such-job" in done.stderr) == (3, True)
+
+
+@pytest.mark.parametrize("pid", ["0", str((1 << 22) + 1), "99999999999999999999"])
 def test_no_such_process(environment: dict[str, str], pid: str) -> None:
     done = run("attach", pid, env=environment)
     assert (done.returncode, done.stdout) == (3, "")
@@ -79,26 +87,20 @@ def test_no_such_process(environment: dict[str, str], pid: str) -> None:
     assert f"no process {pid}" in done.stderr
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python is new enough")
-def test_an_old_python(environment: dict[str, str], start: Start) -> None:
-    done = run("attach", str(start(sys.executable, FOR_EVER).pid), env=environment)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert is_one_line(done.stderr)
-    assert "gpumon watch -- " in done.stderr
-
-
-@needs_python314
 def test_it_says_what_to_do_next(environment: dict[str, str], start: Start) -> None:
-    process = start(PYTHON314, FOR_EVER)
-    done = run("attach", str(process.pid), env=environment)
+    process = start(sys.executable, FOR_EVER)
+    done = run("attach", str(process.pid), "--verbose", env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"The probe runs in process {process.pid} (")
-    assert done.stdout.endswith("\nOpen gpumon and press m.\n")
+    assert "\nNext: gpumon memory, gpumon why, or the Memory screen of gpumon (3).\n" in done.stdout
+    assert ("\nThe main thread stood still for " in done.stdout) == (sys.version_info < (3, 14))
     again = run("attach", str(process.pid), env=environment)
     assert (again.returncode, again.stderr) == (0, "")
     assert again.stdout.startswith(f"The probe already runs in process {process.pid} (")
     elsewhere = run("attach", str(process.pid), env={**environment, "GPUMON_PROBE_DIR": "/none"})
-    assert f"Open gpumon with GPUMON_PROBE_DIR={environment['GPUMON_PROBE_DIR']} and press m." in elsewhere.stdout
+    assert f"Run GPUMON_PROBE_DIR={environment['GPUMON_PROBE_DIR']} gpumon memory" in elsewhere.stdout
+    gone = run("attach", str(process.pid), "--detach", env=environment)
+    assert (gone.returncode, gone.stdout.startswith("The probe has left process")) == (0, True)
 
 
 @needs_python314

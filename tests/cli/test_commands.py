@@ -80,6 +80,7 @@ def test_the_readme_lists_the_commands_that_there_are() -> None:
         assert set(re.findall(r"--[\w-]+", arguments.partition("|")[0])) <= options, name
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", ["", "demo", "status", "record", "replay", "export", "selftest"])
 def test_every_command_has_a_help(no_driver: dict[str, str], command: str) -> None:
     done = run(*command.split(), "--help", env=no_driver)
@@ -130,6 +131,7 @@ def test_the_screen_needs_a_terminal(environment: dict[str, str], tmp_path: Path
     assert is_one_line(done.stderr)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("content", "why"),
     [
@@ -155,7 +157,7 @@ def test_an_invalid_recording_is_an_error(
 # One sample
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "fault",
     [
@@ -240,6 +242,7 @@ def test_without_a_driver_the_document_has_the_reason(no_driver: dict[str, str])
     assert document["problems"]["driver"]["reason"] in done.stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("line", ["", "status", "record {file}", "record -", "memory", "devices", "topology", "pick"])
 def test_without_a_driver_there_is_a_sentence_and_no_output(
     no_driver: dict[str, str], tmp_path: Path, line: str
@@ -284,7 +287,7 @@ def test_a_reader_that_closes_the_pipe_is_not_an_error(environment: dict[str, st
     assert [line[:1] for line in done.stdout.splitlines()] == [done.stdout[0], "{"]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("line", ["", "status", "status --json", "--help", "record - --duration 0.1"])
 @pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_not_an_error(environment: dict[str, str], line: str, closed: str) -> None:
@@ -292,6 +295,7 @@ def test_closed_streams_are_not_an_error(environment: dict[str, str], line: str,
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("line", "code"), [("nonsense", 2), ("status", 3), ("replay -", 2), ("demo", 2)])
 def test_closed_streams_do_not_change_the_exit_code(no_driver: dict[str, str], line: str, code: int) -> None:
     assert shell('"$@" <&- >&- 2>&-', *line.split(), env=no_driver).returncode == code
@@ -308,6 +312,7 @@ def test_a_full_disk_is_reported(environment: dict[str, str], line: str, bufferi
     assert "standard output" in done.stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("line", "code"), [("nonsense", 2), ("status", 3)])
 def test_a_full_standard_error_does_not_change_the_exit_code(no_driver: dict[str, str], line: str, code: int) -> None:
     assert shell('"$@" 2> /dev/full', *line.split(), env=no_driver).returncode == code
@@ -343,6 +348,7 @@ def test_an_unwritable_path_is_reported(environment: dict[str, str], tmp_path: P
     assert is_one_line(done.stderr)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_recording(environment: dict[str, str], number: signal.Signals) -> None:
     child = subprocess.Popen(
@@ -488,6 +494,7 @@ main()
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("variables", "line", "shown"),
     [

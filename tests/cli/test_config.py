@@ -370,6 +370,7 @@ def test_commands_print_the_warning_to_standard_error_and_run(nvml_mock: NvmlMoc
     assert f"{file}:1: interval: " in done.stderr
 
 
+@pytest.mark.long
 def test_the_screen_shows_the_warning(nvml_mock: NvmlMock, write: Write) -> None:
     file = write("interval = 0.2\nmouse = 3\n")
     environment = {**nvml_mock.environment(gpus=1), "XDG_CONFIG_HOME": str(file.parents[1])}

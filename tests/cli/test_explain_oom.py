@@ -34,6 +34,7 @@ def test_a_file_is_explained_by_its_name(tmp_path: Path, environment: dict[str, 
     assert '\n      File "/home/ada/train/train.py", line 41, in step\n' in done.stdout
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("unpack", ["cat", "gunzip -c"])
 def test_a_file_comes_through_a_pipe(tmp_path: Path, environment: dict[str, str], unpack: str) -> None:
     path = write(tmp_path, FRAGMENTED)

@@ -82,6 +82,7 @@ def test_the_document_has_values_and_reasons(hosts: Hosts) -> None:
     assert "Connection refused" in refused["text"]
 
 
+@pytest.mark.long
 def test_the_screen_follows_hosts_that_hang_and_die_and_quits_at_once(hosts: Hosts) -> None:
     with Terminal([GPUMON, "fleet", "--hosts", "box,dies,hangs"], hosts.environment, 30, 110) as terminal:
         terminal.wait_for("6 GPUs on 2 hosts", 30)

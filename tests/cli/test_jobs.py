@@ -91,6 +91,7 @@ def has_started(job: dict[str, Any]) -> bool:
     return job["state"] == "running" and all(name and name != "broadcast" for name in collectives)
 
 
+@pytest.mark.long
 @needs_torch
 def test_a_job_that_makes_progress(tmp_path: Path, environment: dict[str, str]) -> None:
     with training(tmp_path, environment, hangs_at=0) as job_id:

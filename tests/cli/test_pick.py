@@ -16,7 +16,8 @@ FIRST = "GPU-6d6f636b-4d6f-5b6b-8c01-000000000000"
 
 @pytest.fixture
 def environment(nvml_mock: NvmlMock, tmp_path: Path) -> Environment:
-    return {**nvml_mock.environment(gpus=4), "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    host = nvml_mock.environment(gpus=4, NVML_MOCK_IDLE="1")
+    return {**host, "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
 
 
 def test_for_cuda_visible_devices(environment: Environment) -> None:
@@ -61,12 +62,25 @@ def test_who_holds_the_gpus(environment: Environment, sleepers: Callable[[int], 
     assert "in use by" in waited.stderr
 
 
+@pytest.mark.parametrize("mig", ["0:2", "1:7,3:2"])
+def test_mig_instances(environment: Environment, mig: str, sleepers: Callable[[int], list[int]]) -> None:
+    environment |= {"NVML_MOCK_PIDS": str(sleepers(1)[0]), "NVML_MOCK_PROCS": "1", "NVML_MOCK_MIG": mig}
+    gpu = mig[0]
+    picked = run("pick", "--device", gpu, env=environment).stdout
+    assert picked.startswith("MIG-"), "what CUDA_VISIBLE_DEVICES needs"
+    named = run("pick", "--device", f"{gpu}:1", env=environment).stderr
+    assert f"GPU {gpu}:1 is reserved" in named
+    assert named == run("pick", "--device", picked.strip(), env=environment).stderr
+    assert f"GPU {gpu}:0 is in use by" in run("pick", "--device", f"{gpu}:0", env=environment).stderr
+
+
 def test_the_json_document(environment: Environment) -> None:
     document = json.loads(run("pick", "--json", "--device", "2-3", "--free-memory", "20G", env=environment).stdout)
     assert document["schema"] == 1
     assert [device["index"] for device in document["devices"]] == [2]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [

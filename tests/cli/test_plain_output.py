@@ -97,7 +97,7 @@ def test_commands_write_in_the_encoding_of_the_locale(
     assert not any(IN_UTF_8.search(line) for line in plain_lines)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("locale", [LATIN, ASCII])
 def test_the_screen_draws_charts_in_plain_characters(locale: dict[str, str]) -> None:
     with Terminal((GPUMON, "demo"), env={"HOME": "/", **locale}, rows=40, cols=120) as terminal:
@@ -111,6 +111,7 @@ def test_the_screen_draws_charts_in_plain_characters(locale: dict[str, str]) -> 
         assert terminal.wait_exit() == 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("colors", [{"NO_COLOR": "1"}, {"TERM": "xterm-16color", "COLORTERM": ""}])
 def test_a_state_is_readable_without_color(nvml_mock: NvmlMock, colors: dict[str, str]) -> None:
     environment = {**nvml_mock.environment(gpus=2, fault="lost:1"), **colors}

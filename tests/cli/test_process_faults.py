@@ -30,6 +30,7 @@ def first_gpu(nvml_mock: NvmlMock) -> Status:
     return status
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("fault", "pid", "code"),
     [

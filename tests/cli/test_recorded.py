@@ -96,6 +96,7 @@ def test_a_trace_without_kernels_has_failed_on_a_gpu_alone(probes: Path, short_p
         assert not any(path.exists() for path in probe.files)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", [["trace"], ["snapshot", "--yes"]])
 def test_a_refusal_is_a_sentence(command: list[str], probes: Path, env: dict[str, str]) -> None:
     with listening(probes, ScriptedProbe(probes, "Traces on demand need PyTorch 2.8 or later; the process has 2.4.0.")):
@@ -116,6 +117,7 @@ def test_without_a_probe(command: list[str], env: dict[str, str]) -> None:
     assert "There is no process" in done.stderr
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "arguments",
     [

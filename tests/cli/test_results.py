@@ -115,6 +115,7 @@ def test_the_code_of_a_workload_is_printed_with_its_parameters(environment: Envi
     assert document["code"] == "def work(size):\n    return size * size"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("argv", "words"),
     [

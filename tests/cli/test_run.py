@@ -154,6 +154,7 @@ def test_a_second_run_is_compared_with_the_first(environment: Environment) -> No
     assert [json.loads(line)["workload"] for line in kept] == ["count", "count"]
 
 
+@pytest.mark.long
 def test_a_locked_file_and_a_pipe_in_its_place_do_not_stop_the_run(environment: Environment, tmp_path: Path) -> None:
     file = tmp_path / "state" / "gpumon" / "results.jsonl"
     file.parent.mkdir(parents=True)
@@ -184,7 +185,7 @@ def test_a_result_that_cannot_be_saved_is_reported_and_still_counts(
     assert "could not be saved" not in done.stdout
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [
@@ -207,6 +208,7 @@ def test_an_error_is_one_line(environment: Environment, argv: list[str], code: i
     assert words in done.stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("duration", "words"), [("0", "measures nothing"), ("soon", "is not a duration"), ("-5", "is not a duration")]
 )
@@ -216,6 +218,7 @@ def test_a_duration_that_is_none_is_refused(environment: Environment, duration: 
     assert words in done.stderr
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["group", "command", "environment", "file"])
 def test_read_only_starts_no_workload(environment: Environment, tmp_path: Path, how: str) -> None:
     argv = ["--read-only", "run", "count"] if how == "group" else ["run", "count"]
@@ -232,6 +235,7 @@ def test_read_only_starts_no_workload(environment: Environment, tmp_path: Path, 
     assert not done.stdout
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("how", ["raised", "reported"])
 def test_why_a_workload_is_not_supported_is_printed_once(environment: Environment, how: str) -> None:
     reason = "This torch has no such function. Use another torch."
@@ -277,12 +281,14 @@ def test_without_a_gpu_a_run_uses_the_cpu(environment: Environment) -> None:
     assert (result["verdict"], result["device"]) == ("ok", "cpu")
 
 
+@pytest.mark.long
 def test_several_devices_at_once(environment: Environment) -> None:
     done = run("run", "count", "--device", "cuda:all", "--json", env=environment)
     assert done.returncode == 0
     assert sorted(event["device"] for event in of_kind("result", events(done.stdout))) == ["cuda:0", "cuda:1"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("options", "code"), [([], 3), (["--yes"], 0)])
 def test_a_gpu_in_use_needs_confirmation(
     environment: Environment, sleepers: Callable[[int], list[int]], options: list[str], code: int
@@ -344,6 +350,7 @@ def read_until(descriptor: int, pattern: bytes | None, seconds: float = 20) -> b
     return output
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_the_run_and_the_result_is_reported(environment: Environment, number: signal.Signals) -> None:
     process, pids = started(environment)

@@ -110,6 +110,7 @@ def test_without_a_driver_selftest_fails_with_the_reason(nvml_mock: NvmlMock) ->
     assert "libnvidia-ml.so.1" in check["detail"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", ["nonsense", "0x0", "80", "80x", "x24", "-1x5", "80x24x2", "1001x10"])
 def test_an_invalid_size(nvml_mock: NvmlMock, size: str) -> None:
     done = run("selftest", "--demo", "--size", size, env=nvml_mock.environment())

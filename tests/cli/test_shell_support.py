@@ -78,6 +78,7 @@ def test_fish_completes_commands(environment: Environment) -> None:
     assert set(in_shell("fish", script, environment).split()) >= {"record", "replay", "results"}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("shell", "file"),
     [

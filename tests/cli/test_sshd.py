@@ -59,7 +59,7 @@ def clients(folder: Path) -> list[int]:
     return matches
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("script", HANGS.values(), ids=HANGS)
 def test_a_host_that_hangs(folder: Path, ssh: tuple[str, ...], script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     install(folder, script)
@@ -84,6 +84,7 @@ def test_output_without_end_is_bounded(folder: Path, ssh: tuple[str, ...]) -> No
     assert "more than 32 MiB" in str(jobs.problem)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_ssh_ends_with_a_gpumon_that_is_killed(
     folder: Path, ssh: tuple[str, ...], number: signal.Signals, tmp_path: Path

@@ -52,8 +52,24 @@ def test_memory() -> None:
 
 
 def test_a_free_gpu_ends_the_wait_when_its_process_ends(nvml_mock: NvmlMock) -> None:
-    done = run("wait", "--gpu", "1", "--free", env=nvml_mock.environment(gpus=2))
+    done = run("wait", "--gpu", "1", "--free", env=nvml_mock.environment(gpus=2, NVML_MOCK_IDLE="1"))
     assert (done.returncode, done.stdout) == (0, "GPU 1 is free.\n")
+
+
+def test_a_gpu_in_mig_mode_is_free_when_its_instances_are(
+    nvml_mock: NvmlMock, sleepers: Callable[[int], list[int]]
+) -> None:
+    environment = nvml_mock.environment(gpus=1, pids=sleepers(1), NVML_MOCK_PROCS="1", NVML_MOCK_MIG="0:2")
+
+    def wait(*argv: str) -> tuple[int, str]:
+        done = run("wait", "--timeout", "3s", "--interval", "0.3", *argv, env=environment)
+        return done.returncode, done.stdout
+
+    assert wait("--gpu", "0", "--free") == (1, ""), "the process is on instance 0:0"
+    assert wait("--gpu", "0:1", "--free") == (0, "GPU 0:1 is free.\n")
+    code, sentence = wait("--gpu", "0:1", "--utilization-below", "100")
+    assert code == 0
+    assert sentence.startswith("GPU 0:1 is utilized to ")
 
 
 def test_the_timeout(nvml_mock: NvmlMock, sleepers: Callable[[int], list[int]]) -> None:

@@ -40,6 +40,7 @@ def test_the_program_has_a_probe_and_the_pid_of_the_command(tmp_path: Path) -> N
         assert program.end() == (0, "", "")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("code", [0, 1, 3, 77])
 def test_the_exit_code_is_the_commands(tmp_path: Path, code: int) -> None:
     with watched(tmp_path, "sh", "-c", f"echo out; echo err >&2; exit {code}") as process:
@@ -54,6 +55,7 @@ def test_options_of_the_command_are_its_own(tmp_path: Path) -> None:
         assert process.communicate()[0] == "['--json', '--help', '-x']\n"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 def test_a_signal_ends_the_command_as_ever(tmp_path: Path, number: signal.Signals) -> None:
     code = "import signal, sys; signal.signal(2, signal.SIG_DFL); print('ready', flush=True); sys.stdin.readline()"
@@ -70,6 +72,7 @@ def test_what_python_ignores_the_command_does_not(tmp_path: Path) -> None:
     assert not ignored & (1 << (signal.SIGPIPE - 1))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("command", "said"),
     [

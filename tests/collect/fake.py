@@ -67,7 +67,7 @@ class FakeGpm:
     """
 
     def __init__(self, fake: "FakeNvml", supported: bool = True) -> None:
-        self.values: dict[int, Any] = dict.fromkeys((2, 3, 5, 10, 11, 12, 13, 20, 21, 60, 61), 1.0)
+        self.values: dict[int, Any] = dict.fromkeys((1, 2, 3, 5, 10, 11, 12, 13, 20, 21, 60, 61), 1.0)
         self.samples: list[Any] = []
         self.taken: list[Any] = []
         self.pairs: list[tuple[int, int]] = []
@@ -75,6 +75,7 @@ class FakeGpm:
         fake.answer("nvmlGpmSampleAlloc", self._allocate)
         fake.answer("nvmlGpmSampleFree", self._free)
         fake.answer("nvmlGpmSampleGet", lambda handle, sample: self.taken.append(_address(sample)))
+        fake.answer("nvmlGpmMigSampleGet", lambda handle, instance, sample: self.taken.append(_address(sample)))
         fake.answer("nvmlGpmMetricsGet", self._metrics)
 
     def _allocate(self) -> Any:  # noqa: ANN401

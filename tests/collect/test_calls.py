@@ -74,10 +74,11 @@ GLANCES = frozenset({
     "nvmlGpmQueryDeviceSupport",
     "nvmlGpmSampleAlloc",
     "nvmlGpmSampleGet",
+    "nvmlGpmMigSampleGet",
     "nvmlGpmSampleFree",
     "nvmlGpmMetricsGet",
 })  # fmt: skip
-"""Symbols that a busy device is asked every ten seconds."""
+"""Symbols that a busy device is asked every ten seconds, and a MIG instance every two."""
 
 ONCE = frozenset({"nvmlDeviceGetTotalEnergyConsumption"})
 """Symbols that delay other calls for milliseconds and are therefore called once per device, or on demand."""

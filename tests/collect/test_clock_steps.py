@@ -82,6 +82,7 @@ def recording(nvml_mock: NvmlMock, shim: Path, tmp_path: Path) -> Iterator[Calla
         process.terminate()
 
 
+@pytest.mark.long
 def test_an_hour_forward_and_back_changes_only_the_label(recording: Callable[[float], bytes]) -> None:
     steps = [0] * 8 + [HOUR] * 8 + [-HOUR] * 8
     frames = [decode(recording(step)) for step in steps]

@@ -92,6 +92,7 @@ def test_init_failures_have_reasons_of_their_own(live: Live, code: int, problem:
     assert frame.problems["driver"].remedy
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("fault", ["init:18", "init:9"])
 def test_status_says_why_and_exits_with_3(nvml_mock: NvmlMock, fault: str) -> None:
     ended = subprocess.run(
@@ -179,6 +180,7 @@ def test_hung_device_comes_back(live: Live) -> None:
     assert watched.stream.replaced == 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("fault", "lock"), [("hang:1=30", "1"), ("hangall=30", "0"), ("hang=30", "0")])
 def test_whole_driver_hangs(live: Live, fault: str, lock: str) -> None:
     watched = live(gpus=6, NVML_MOCK_GLOBAL_LOCK=lock)
@@ -368,6 +370,7 @@ def test_silent_collector_is_replaced(tmp_path: Path) -> None:
 # Answers that cannot be true, and drivers that cannot answer
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("garbage", "metric"),
     [
@@ -388,6 +391,7 @@ def test_impossible_values_are_missing(live: Live, garbage: str, metric: str) ->
     assert frame.sweep.refused >= 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("garbage", ["name", "esc", "longname", "emptyname"])
 def test_hostile_names_are_harmless(live: Live, garbage: str) -> None:
     device = live(gpus=1, fault=f"garbage:{garbage}").until(all_ok(1)).devices[0]

@@ -80,6 +80,7 @@ async def test_invalid_values_can_be_drawn(live: Live, fault: str) -> None:
     assert "–" in "\n".join(lines)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("fault", ["", "nofunc:nvmlDeviceGetMemoryInfo_v2", "nofunc:*RunningProcesses_v3"])
 def test_an_old_driver_reports_the_same_memory_and_processes(
     live: Live, sleepers: Callable[[int], list[int]], fault: str

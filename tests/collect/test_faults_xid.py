@@ -52,6 +52,7 @@ def events(frames: list[Frame]) -> list[DeviceEvent]:
     return [event for frame in frames for event in frame.events]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("xid", "state", "code"),
     [(79, "lost", ProblemCode.GPU_LOST), (119, "unresponsive", ProblemCode.UNRESPONSIVE)],
@@ -105,6 +106,7 @@ def test_an_xid_of_a_program_costs_nothing_but_is_in_the_devices_events(live: Li
     assert noted == {0: ["Xid 4711"], 1: [], 2: ["Xid 31: GPU memory page fault"]}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("fault", ["uninit", "reload"])
 def test_events_go_on_after_the_driver_was_restarted(live: Live, tmp_path: Path, fault: str) -> None:
     log = tmp_path / "calls.json"

@@ -18,7 +18,18 @@ from gpumon.core.metrics import METRICS
 from gpumon.core.model import DEVICE_ATTRIBUTES, Device, DeviceState, Frame, MigInstance, Switch
 from gpumon.core.problems import ProblemCode
 from tests.collect.conftest import Live
-from tests.collect.fake import LOST, MIB, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, VOID_HANDLE, FakeNvml, entry, error
+from tests.collect.fake import (
+    LOST,
+    MIB,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    UNKNOWN,
+    VOID_HANDLE,
+    FakeGpm,
+    FakeNvml,
+    entry,
+    error,
+)
 from tests.collect.proc import add_process
 
 NOT_FOUND = error(6)
@@ -97,12 +108,26 @@ def test_values_that_nvml_does_not_report_for_an_instance_have_a_reason(split: S
     first = split.reader.instances[0]
     assert set(METRICS) <= set(first.readings) | set(first.problems)
     assert not set(first.readings) & set(first.problems)
-    assert first.problems["utilization_gpu_percent"] == NOT_OF_INSTANCE
+    assert first.problems["utilization_gpu_percent"].code is ProblemCode.NOT_SUPPORTED, "without counters"
     assert first.problems["throttle_reasons"] == first.problems["mig_mode"] == NOT_OF_INSTANCE
     assert {name for name in DEVICE_ATTRIBUTES if getattr(first, name) is None} == {"mig_mode", "mig_mode_pending"}
     assert first.processes is not None
     assert first.processes[0].problems["sm_percent"].code is ProblemCode.NOT_SUPPORTED
     assert "MIG" in first.processes[0].problems["sm_percent"].reason
+
+
+def test_the_counters_of_an_instance_have_its_utilization_and_are_freed_with_it(split: Split) -> None:
+    gpm = FakeGpm(split.fake)
+    gpm.values[1] = 42.0
+    split.read(4)
+    assert [instance.get("utilization_gpu_percent") for instance in split.reader.instances] == [42.0, 42.0]
+    assert split.reader.instances[0].get("sm_activity_percent") == 1.0
+    for call in (MEMORY, COMPUTE):
+        split.fake.answer(call, VOID_HANDLE, FIRST)
+    split.read()
+    assert len(gpm.samples) == 2, "those of the other instance"
+    split.reader.forget_handle()
+    assert gpm.samples == []
 
 
 def test_in_mig_mode_the_instances_have_the_processes(split: Split) -> None:

@@ -132,6 +132,7 @@ def first_frame(command: list[str], environment: dict[str, str]) -> Frame:
             process.wait(10)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("driver", [OLD_DRIVER, NEW_DRIVER])
 def test_a_new_pid_namespace_withholds_names_of_colliding_pids(nvml_mock: NvmlMock, driver: str) -> None:
     unshare = shutil.which("unshare")

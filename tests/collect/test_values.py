@@ -43,6 +43,7 @@ def test_every_value_of_a_healthy_host(live: Live) -> None:
     assert decode(encode(Frame(0.0, 0.0, 1.0, devices=(device,)))).devices[0] == device
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("category", "metrics"),
     [
@@ -110,6 +111,7 @@ def invalid_values(device: Device) -> set[str]:
     return {name for some in problems for name, problem in some.items() if problem.code is ProblemCode.INVALID_VALUE}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("garbage", ["gpm", "energy", "procutil"])
 def test_invalid_on_demand_values_are_not_shown(live: Live, garbage: str) -> None:
     watched = live(gpus=1, fault=f"garbage:{garbage}", NVML_MOCK_PIDS="1", NVML_MOCK_PROCS="1")

@@ -138,6 +138,7 @@ def test_the_command_shows_that_the_cure_is_faster(name: str, tmp_path: Path) ->
     assert document["case"]["name"] == name
 
 
+@pytest.mark.long
 @needs_torch
 def test_no_process_is_left() -> None:
     process = TrainingProcess(BY_NAME["few_workers"], "cpu", is_cured=False, seconds=60, python=str(TORCH_PYTHON))

@@ -11,6 +11,7 @@ from gpumon.errors.patterns import literals, squeezed
 from tests.errors.texts import WORDINGS
 
 
+@cache
 def needle_of(pattern: Wording) -> str:
     """The text that every match contains."""
     return literals(pattern.regex).needle
@@ -23,8 +24,12 @@ PATTERNS: Final[tuple[tuple[str, Wording], ...]] = tuple(
     if not pattern.raised_in
 )
 """Every pattern of the catalogue, by the id of its error and its number."""
-ALL_NEEDLES: Final = " ".join(dict.fromkeys(needle_of(pattern) for _, pattern in PATTERNS))
 _LINE_CHARACTERS: Final = 4000
+
+
+def all_needles() -> str:
+    """One line."""
+    return " ".join(dict.fromkeys(needle_of(pattern) for _, pattern in PATTERNS))
 
 
 def repeated(pattern: Wording) -> str:

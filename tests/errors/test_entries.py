@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import cache
 from inspect import getdoc
 from pathlib import Path
 from typing import Any, Final
@@ -40,7 +41,7 @@ from gpumon.errors.scan import blocks
 from gpumon.operations.evidence import EVIDENCE_QUERIES
 from tests.errors.each_error import every_error
 from tests.errors.hostile import needle_of
-from tests.errors.texts import DATA, SAMPLES, SOURCED_WORDINGS, WORDINGS, named_texts, samples_of
+from tests.errors.texts import DATA, SAMPLES, SOURCED_WORDINGS, named_texts, samples_of
 
 PUBLIC_IDS: Final = frozenset((DATA / "error_ids.txt").read_text().split())
 """Ids of released versions. Scripts and links rely on them: none may disappear or change its meaning."""
@@ -97,18 +98,20 @@ MAX_STEPS: Final = 4000
 ADVERSARIAL_BYTES: Final = 40_000
 
 
-COMPILED: Final = [
-    (error.id, needle_of(wording), exact(wording.regex))
-    for error in ERRORS.values()
-    for wording in error.wordings
-    if not wording.raised_in
-]
-"""Every wording with its needle, which is in all that it matches; the cache of `re` is smaller than the entries."""
+@cache
+def needles() -> list[tuple[str, str, str]]:
+    """The id, the needle and the regular expression of every wording; a match contains the needle."""
+    return [
+        (error.id, needle_of(wording), wording.regex)
+        for error in ERRORS.values()
+        for wording in error.wordings
+        if not wording.raised_in
+    ]
 
 
 def matching(text: str) -> set[str]:
     """The ids of the entries that match a text."""
-    return {error_id for error_id, needle, pattern in COMPILED if needle in text and pattern.search(text)}
+    return {error_id for error_id, needle, regex in needles() if needle in text and exact(regex).search(text)}
 
 
 def shown_fixes(error: KnownError) -> list[Fix]:
@@ -267,10 +270,10 @@ def test_a_text_of_each_condition_is_in_a_sample(error: KnownError) -> None:
 
 
 def test_shared_fixes_are_used() -> None:
-    texts = [path.read_text() for path in sorted(ENTRIES.glob("*.txt")) if path.stem not in SHARED]
+    texts = [re.sub(r" +", " ", path.read_text()) for path in sorted(ENTRIES.glob("*.txt")) if path.stem not in SHARED]
     for shared in SHARED:
         for name in re.findall(r"^(?:group|piece) (\S+)", (ENTRIES / f"{shared}.txt").read_text(), re.MULTILINE):
-            assert any(f"use {name}" in re.sub(r" +", " ", text) or f":{name}}}" in text for text in texts), name
+            assert any(f"use {name}" in text or f":{name}}}" in text for text in texts), name
 
 
 # The rest of the code knows neither an id nor the words of a fix.
@@ -296,7 +299,10 @@ def constants(tree: ast.AST) -> Iterator[tuple[str, str]]:
 def test_no_code_knows_an_id_or_the_words_of_a_fix() -> None:
     ids = {error_id for error_id in ERRORS if "-" in error_id}  # a single word may be anything
     for path in CODE:
-        tree = ast.parse(path.read_text())
+        code = path.read_text()
+        if ids.isdisjoint(re.findall(r"[\"']([a-z0-9-]+)[\"']", code)) and not re.search(r"\bin (?:fix|first)", code):
+            continue
+        tree = ast.parse(code)
         name = str(path.relative_to(Path(errors.__path__[0]).parents[1]))
         used = {(target, text) for target, text in constants(tree) if text in ids}
         assert {target for target, _ in used} <= LINKS.get(name, set()), (name, used)
@@ -384,7 +390,8 @@ def test_a_source_is_an_address_and_a_version() -> None:
 def test_a_sample_matches_its_own_entry_only(error: KnownError) -> None:
     for text in samples_of(error.id):
         assert matching(text) == {error.id}
-        assert {name for line in text.splitlines() for name in matching(line)} == {error.id}, "one line is enough"
+        patterns = [exact(wording.regex) for wording in wordings_of(error)]
+        assert any(pattern.search(line) for line in text.splitlines() for pattern in patterns), "one line is enough"
 
 
 def wordings_of(error: KnownError) -> list[Wording]:
@@ -397,12 +404,12 @@ def test_a_wording_has_a_sample_or_is_a_name(error: KnownError) -> None:
     for wording in wordings_of(error):
         needle = needle_of(wording)
         is_name = wording.regex == rf"\b{needle}\b"
-        assert is_name or any(
-            needle in text and re.search(wording.regex, text, re.MULTILINE) for _, text in WORDINGS
-        ), wording.regex
+        assert is_name or any(needle in text and exact(wording.regex).search(text) for text in samples_of(error.id)), (
+            wording.regex
+        )
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(2)
 @every_error
 def test_every_generated_sample_is_recognized(error: KnownError) -> None:
     """The needle, the literals and the regular expression agree, as printed and in lower case."""
@@ -423,7 +430,7 @@ def error_with(wording: Wording) -> KnownError:
     return KnownError("x", "x", "x", "x", ContextState.UNKNOWN, (wording,), (), (), "")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @every_error
 def test_a_sample_in_lower_case_is_recognized(error: KnownError) -> None:
     for text in samples_of(error.id):
@@ -518,7 +525,7 @@ def test_an_unbounded_pattern_is_detected() -> None:
     assert steps(r"(?:a{1,99}b){1,99}") > MAX_STEPS
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @every_error
 def test_hostile_text_is_read_quickly(error: KnownError) -> None:
     """A text made of partial matches takes milliseconds with a good pattern and minutes with a bad one."""

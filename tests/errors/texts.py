@@ -1,5 +1,6 @@
 """Texts of other programs, kept as printed, each below a line with its name."""
 
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +35,14 @@ WORDINGS: Final[list[tuple[str, str]]] = [(name, text) for name, _, text in SOUR
 """The ids of errors, each with one text of that error."""
 
 
+@cache
+def _by_id() -> dict[str, list[str]]:
+    texts: dict[str, list[str]] = {}
+    for name, text in WORDINGS:
+        texts.setdefault(name, []).append(text)
+    return texts
+
+
 def samples_of(error_id: str) -> list[str]:
     """The texts of an error."""
-    return [text for name, text in WORDINGS if name == error_id]
+    return _by_id().get(error_id, [])

@@ -207,6 +207,7 @@ def test_too_much() -> None:
     assert PrometheusAddress("http://a").max_bytes == 64 << 20
 
 
+@pytest.mark.long
 def test_a_gzip_bomb() -> None:
     bomb = gzip.compress(b'{"data":{"result":[{"metric":{"a":"' + b"x" * (300 << 20))
     assert "MiB" in refused(body(bomb, Content_Encoding="gzip"))

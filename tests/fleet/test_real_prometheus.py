@@ -232,6 +232,7 @@ def test_samples_that_lag_have_their_age(tmp_path: Path) -> None:
     assert [(item.kind, item.host) for item in findings] == [(FindingKind.LAGGING, "node2")]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("honor_labels", [True, False])
 def test_pods_with_both_settings_of_honor_labels(honor_labels: bool, tmp_path: Path) -> None:
     busy = FakeHost("node1", gpus=1, labels={"namespace": "ml", "pod": "train-0", "container": "main"})
@@ -256,6 +257,7 @@ def some_usage(url: str) -> FleetUsage:
         time.sleep(0.3)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("honor_labels", [True, False])
 def test_gpumons_own_exporter(honor_labels: bool, nvml_mock: NvmlMock, tmp_path: Path) -> None:
     targets = tmp_path / "targets.json"

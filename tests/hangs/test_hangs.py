@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from gpumon.stacks import outside
 from tests.hangs.cases import HANGS, Case
 from tests.hangs.runner import mistakes, run
 
@@ -24,3 +25,11 @@ def test_a_hang_is_explained(name: str) -> None:
     case: Case = CASES[name]
     outcome = run(case)
     assert mistakes(case, outcome) == [], (outcome.verdict, outcome.output)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(outside.program() is None, reason="py-spy is not installed")
+def test_a_hang_of_a_job_that_was_not_prepared_is_explained() -> None:
+    case: Case = CASES["sleeping"]
+    outcome = run(case, is_plain=True)
+    assert mistakes(case, outcome, is_plain=True) == [], (outcome.verdict, outcome.output)

@@ -173,6 +173,7 @@ def test_xids_are_told_at_once_and_explained(number: int, severity: str) -> None
     assert alert.action.strip()
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("number", [*XID_MEANINGS, 999])
 def test_a_live_xid_and_its_line_in_a_log_are_explained_alike(number: int) -> None:
     (alert,) = check(frame(events=(DeviceEvent(device(1).key, number, 0.0, 100.0),)))

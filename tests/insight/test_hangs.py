@@ -38,6 +38,7 @@ def waiting(rank: int, sequence: int = 10, name: str = "all_reduce", group: str 
     """A rank that waits in a collective for 240 s."""
     return RankEvidence(
         rank,
+        has_probe=True,
         state_code="S",
         system_call="futex",
         stack=stack(30, (C10D, name)),
@@ -118,6 +119,29 @@ def test_a_long_computation_has_three_times_the_time() -> None:
     for seconds, is_hang in ((20.0, False), (31.0, True)):
         verdict = judged(*(replace(rank, progressed_monotonic=NOW - seconds) for rank in ranks))
         assert (verdict.is_hang, "it computes in train.py:214" in verdict.summary) == (is_hang, True)
+
+
+def test_without_a_probe_the_stacks_name_the_collective_or_the_mismatch() -> None:
+    def plain(rank: RankEvidence) -> RankEvidence:
+        return replace(rank, has_probe=False, recording=None)
+
+    verdict = judged(plain(waiting(0)), plain(late(1)), plain(waiting(2)))
+    assert (verdict.kind, verdict.rank, verdict.collective) == (HangKind.NOT_ENTERED, 1, "all_reduce")
+    receiving = replace(plain(waiting(1)), stack=stack(20, (C10D, "recv")))
+    assert judged(plain(waiting(0)), receiving).rank == 1, "a message is no collective"
+    verdict = judged(plain(waiting(0)), plain(waiting(1, name="barrier")), plain(waiting(2)))
+    assert (verdict.kind, verdict.rank, verdict.collective) == (HangKind.MISMATCHED, 1, "barrier")
+    assert "in a collective: ranks 0, 2 called all_reduce; rank 1 called barrier, in train.py:30" in verdict.summary
+
+
+def test_without_stacks_the_rank_is_named_that_does_not_wait() -> None:
+    def bare(rank: RankEvidence) -> RankEvidence:
+        return replace(rank, has_probe=False, recording=None, stack=())
+
+    verdict = judged(bare(waiting(0)), bare(late(1, system_call="read")), bare(waiting(2)))
+    assert (verdict.kind, verdict.is_hang, verdict.rank) == (HangKind.BLOCKED, True, 1)
+    assert "2 ranks wait in a futex" in verdict.summary
+    assert not judged(bare(waiting(0)), bare(waiting(1))).is_hang, "idle programs wait likewise"
 
 
 def test_different_collectives() -> None:

@@ -590,6 +590,7 @@ def test_a_document_that_somebody_has_laid_out_anew() -> None:
     assert is_oom_file(json.dumps(FRAGMENTED, indent=4).encode())
 
 
+@pytest.mark.long
 def test_as_many_blocks_as_a_file_may_have() -> None:
     holes = segment(60 * GIB, [[512 * KIB, 0, INACTIVE], [MIB, MIB, ALLOCATED]] * 24_999)
     raw = document([holes, used(MOST - 60 * GIB)], 4 * GIB)

@@ -823,11 +823,12 @@ API nvmlReturn_t nvmlGpmQueryDeviceSupport(nvmlDevice_t d, nvmlGpmSupport_t *s) 
 API nvmlReturn_t nvmlGpmSampleAlloc(nvmlGpmSample_t *s) { ENTER_SYS(); NEED(s); *s = calloc(1, sizeof **s); (*s)->idx = -1; atomic_fetch_add(&g_gpm_samples, 1); return NVML_SUCCESS; }
 API nvmlReturn_t nvmlGpmSampleFree(nvmlGpmSample_t s) { ENTER_SYS(); NEED(s); free(s); atomic_fetch_sub(&g_gpm_samples, 1); return NVML_SUCCESS; }
 API nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t d, nvmlGpmSample_t s) { ENTER_DEV(d); NEED(s); if (!g_gpm) return NVML_ERROR_NOT_SUPPORTED; s->idx = d->idx; s->taken = now_mono(); return NVML_SUCCESS; }
+API nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t d, u32 instance, nvmlGpmSample_t s) { ENTER_DEV(d); NEED(s); if (!g_gpm) return NVML_ERROR_NOT_SUPPORTED; NEED(instance >= 7 && (int)instance < 7 + g_migcount[d->idx]); s->idx = d->idx; s->taken = now_mono(); return NVML_SUCCESS; }
 static double gpm(u32 id, int d) { /* an H200 under a bf16 matmul, scaled by utilisation, or under copies from the host */
     double u = util_of(d) / 100;
     if (g_copies) return id == 10 ? 1.15 : id == 21 ? 56500 : 0;
     switch (id) {
-    case 2: return 95.5 * u; case 3: return 14 * u; case 5: return 92.7 * u; case 10: return 17 * u;
+    case 1: return 97 * u; case 2: return 95.5 * u; case 3: return 14 * u; case 5: return 92.7 * u; case 10: return 17 * u;
     case 12: return 3 * u; case 20: return 40 * u; case 21: return 75 * u; case 60: return 2000 * u; case 61: return 3000 * u;
     default: return 0;
     }

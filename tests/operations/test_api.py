@@ -142,6 +142,11 @@ def test_pick_reserves_for_this_process(host: None) -> None:
         gpumon.pick()
 
 
+def test_pick_of_a_mig_instance(host: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVML_MOCK_MIG", "1:2")
+    assert gpumon.pick(device="1:0").visible_devices.startswith("MIG-")
+
+
 @pytest.mark.parametrize(("title", "code"), RECIPES, ids=[title for title, _ in RECIPES])
 def test_the_recipes_of_the_page_run(
     title: str,

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gpumon.core.device_use import FREE_SAMPLES
 from gpumon.core.model import Device, DeviceState, Frame, MigInstance, ProcessKind, Switch
 from gpumon.core.problems import CommandError
 from gpumon.core.topology import GpuPair, PathLevel, Topology
@@ -108,7 +109,8 @@ def test_a_busy_gpu_fits_only_by_its_free_memory() -> None:
 
 def test_graphics_do_not_count_and_memory_of_nobody_does() -> None:
     desktop = process(9, kinds=(ProcessKind.GRAPHICS,))
-    assert pick([busy(0, processes=(desktop,))]) == ["0"]
+    drawing = {"memory_free_bytes": 10 * GIB, "utilization_gpu_percent": 4}
+    assert pick([busy(0, processes=(desktop,), readings=drawing)]) == ["0"]
     unattributed = {"memory_unattributed_bytes": 60 * GIB, "memory_free_bytes": 60 * GIB}
     with pytest.raises(CommandError, match=r"GPU 1 is in use: 60\.0 GiB by no visible process"):
         pick([builders.device(1, processes=(), readings=unattributed)])
@@ -222,7 +224,7 @@ def moments(devices: Sequence[Sequence[Device]]) -> Iterator[Frame]:
 
 def test_waiting_until_a_gpu_is_free() -> None:
     picker = Picker(PickRequest(1, None, None, "all", me()), Topology)
-    frames = moments([[busy(0)], [busy(0)], [free(0)]])
+    frames = moments([[busy(0)], [busy(0)], *[[free(0)]] * FREE_SAMPLES])
     assert [device.label for device in pick_from(frames, picker, None)] == ["0"]
 
 

@@ -325,6 +325,7 @@ def test_the_log_has_no_secrets(state_home: Path, command: str) -> None:
     assert "<secret>" in (state_home / "gpumon" / "signals.log").read_text()
 
 
+@pytest.mark.long
 def test_the_log_is_bounded(state_home: Path) -> None:
     for _ in range(3 * MAX_BYTES // 400):
         assert log_signal(a_result("x" * 400)) is None

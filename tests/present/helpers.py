@@ -21,7 +21,9 @@ def text(lines: Sequence[Line]) -> str:
 
 def view(frame: Frame) -> ViewState:
     """A moment without a history before it."""
-    return ViewState(Store(), frame, (), "")
+    store = Store()
+    store.apply(frame)
+    return ViewState(store, frame, (), "")
 
 
 def only_span(cell: Span | Line) -> Span:

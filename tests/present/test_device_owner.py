@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.core.device_use import IdleSince
+from gpumon.core.device_use import FREE_SAMPLES, FreeCheck, IdleSince
 from gpumon.core.model import Device, DeviceState, ProcessKind
 from gpumon.core.store import Store
 from gpumon.core.units import MISSING
@@ -61,7 +61,13 @@ def test_every_command_has_a_name(command: str) -> None:
 
 
 def owner(device: Device, *others: Device, **values: IdleDuration) -> DeviceOwner:
-    return owner_of(device, jobs_of((device, *others)), values.get("idle", IdleDuration()))
+    return owner_of(
+        device, jobs_of((device, *others)), values.get("idle", IdleDuration()), is_free=FreeCheck().add(device)
+    )
+
+
+def text(device: Device, width: int = 60, **values: IdleDuration) -> str:
+    return plain(owner_spans(owner(device, **values), 5, width))
 
 
 def test_the_owner_is_the_user_of_the_largest_process() -> None:
@@ -69,7 +75,28 @@ def test_the_owner_is_the_user_of_the_largest_process() -> None:
     other = builders.process(2, user="bo", memory_bytes=9, command="python b.py")
     desktop = builders.process(3, user="root", memory_bytes=99, command="Xorg", kinds=(ProcessKind.GRAPHICS,))
     shown = owner(builders.device(processes=(mine, other, desktop)))
-    assert (shown.user, shown.program, shown.others) == ("bo", "b", 2)
+    assert (shown.user, shown.program) == ("bo", "b")
+    assert text(builders.device(processes=(mine, other, desktop))) == "3 users: bo b, ada a, root Xorg"
+
+
+def test_all_programs_of_a_user_are_counted_and_a_zombie_comes_last() -> None:
+    processes = [
+        builders.process(number, command=f"python train_{number}.py", memory_bytes=number << 33) for number in range(5)
+    ]
+    gpu = builders.device(processes=tuple(processes))
+    assert text(gpu) == "ada   train_4 32G +4"
+    assert text(gpu, 16) == "ada   train_4 +4"
+    dead = builders.process(4, command="python train_4.py", memory_bytes=4 << 33, host_memory_bytes=0)
+    assert text(builders.device(processes=(*processes[:4], dead))) == "ada   train_3 24G +4"
+    assert text(builders.device(processes=(dead,))) == "ada   zombie 4 32G"
+
+
+def test_a_gpu_that_is_held_but_idle_shows_since_when() -> None:
+    idle = IdleDuration(2460.0)
+    gpu = builders.device(readings={"memory_used_bytes": 52 << 30, UTILIZATION: 0})
+    assert text(gpu, idle=idle) == "ada   train idle 41m, 52G held"
+    assert text(gpu, 22, idle=idle) == "ada   train idle 41m"
+    assert text(gpu, 15, idle=idle) == "ada   train 41m"
 
 
 def test_ranks_are_the_processes_with_one_command_line_on_the_whole_host() -> None:
@@ -82,12 +109,23 @@ def test_ranks_are_the_processes_with_one_command_line_on_the_whole_host() -> No
 
 
 def test_a_gpu_without_processes_is_free_unless_memory_is_held() -> None:
-    free = owner(builders.device(processes=()))
+    free = owner(builders.device(processes=(), readings={UTILIZATION: 0}))
     assert (free.program, free.is_free, free.user) == ("free", True, "")
-    held = owner(builders.device(processes=(), readings={"memory_unattributed_bytes": 5 << 30}))
+    held = owner(builders.device(processes=(), readings={UTILIZATION: 0, "memory_unattributed_bytes": 5 << 30}))
     assert (held.program, held.is_free) == ("unattributed", False)
-    desktop = owner(builders.device(processes=(builders.process(10, kinds=(ProcessKind.GRAPHICS,)),)))
+    hidden = owner(builders.device(processes=(), readings={UTILIZATION: 87}))
+    assert (hidden.program, hidden.is_free) == ("in use (process not visible)", False)
+    graphics = builders.process(10, kinds=(ProcessKind.GRAPHICS,))
+    desktop = owner(builders.device(processes=(graphics,), readings={UTILIZATION: 4}))
     assert (desktop.user, desktop.is_free) == ("ada", True)
+
+
+def test_a_gpu_is_free_when_its_last_samples_are_empty() -> None:
+    empty = builders.device(processes=(), readings={UTILIZATION: 0})
+    check = FreeCheck()
+    assert check.add(empty), "nothing else is known"
+    assert not check.add(builders.device(processes=(), readings={UTILIZATION: 87}))
+    assert [check.add(empty) for _ in range(FREE_SAMPLES)] == [False, False, True]
 
 
 @pytest.mark.parametrize("changes", [{"processes": None}, {"state": DeviceState.LOST}])

@@ -144,7 +144,7 @@ def test_the_totals_name_the_free_gpus_and_the_hottest_one() -> None:
     assert "free 0-1" in shown
     assert "hottest 2: !91°" in shown
     frame = machine(256)
-    idle = builders.frame(devices=tuple(replace(device, processes=()) for device in frame.devices[::2]))
+    idle = builders.frame(devices=tuple(builders.device(gpu.index, processes=()) for gpu in frame.devices[::2]))
     assert "free 128 GPUs" in text(totals_lines(view(idle), rows_of(idle), 140, 2))
 
 

@@ -517,6 +517,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_hostile_client_does_not_affect_others(tmp_path: Path, what: str) -> None:
     with running(tmp_path, HOLDING) as program:
@@ -898,6 +899,7 @@ def test_a_program_that_closes_all_descriptors_keeps_its_sockets(tmp_path: Path,
         assert program.end() == (0, "", "")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("filled", FILLED)
 @pytest.mark.parametrize("call", ["stop()", "start()", "startup._after_fork()"])
 def test_sockets_with_the_numbers_of_the_probe_are_not_used(tmp_path: Path, filled: str, call: str) -> None:

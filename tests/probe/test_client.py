@@ -474,6 +474,7 @@ MALICE: dict[str, tuple[Callable[[socket.socket], None], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("malice", MALICE)
 def test_a_hostile_probe_is_dropped_and_another_one_is_read(folder: Path, watch: Watch, malice: str) -> None:
     behave, words = MALICE[malice]

@@ -189,6 +189,7 @@ def test_a_wait_for_data_that_lasts_is_reported_while_it_lasts(tmp_path: Path) -
         process.kill()
 
 
+@pytest.mark.long
 def test_garbage_collections_of_the_training_thread_are_measured(tmp_path: Path) -> None:
     code = """
     gc.freeze()

@@ -3,6 +3,8 @@
 import time
 from dataclasses import replace
 
+import pytest
+
 from gpumon.core.heap import release_unused
 from gpumon.present.prometheus import metric_families
 from gpumon.probe.client import ProbeWatcher
@@ -13,6 +15,7 @@ from tests.ui.fakes import FakeStream
 PROCESSES, PER_FRAME = 10_000, 50
 
 
+@pytest.mark.long
 def test_processes_that_have_ended_leave_no_series_and_no_entry() -> None:
     stream = FakeStream("host")
     monitor = HostMonitor(stream, probes=ProbeWatcher(()))

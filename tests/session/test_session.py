@@ -15,7 +15,6 @@ from gpumon.operations.runs import HeadlessRuns
 from gpumon.operations.workload import StartQuestion, WorkloadRun, start_question
 from gpumon.session.app_session import AppSession, Bells, Demand
 from gpumon.session.run_registry import RunRegistry
-from gpumon.session.view_state import ProbesState
 from gpumon.workload_runs.interpreter import Interpreter
 from tests import builders, runs
 from tests.frames import machine
@@ -96,7 +95,7 @@ def test_frames_alerts_and_probes_freeze_together(watcher: FakeWatcher) -> None:
     assert resumed.alerts != before.alerts
 
 
-def test_a_recording_pauses_itself_and_its_state_has_no_probes(watcher: FakeWatcher) -> None:
+def test_a_recording_pauses_itself_and_its_state_has_no_probes_of_this_host(watcher: FakeWatcher) -> None:
     stream = FakeRecording()
     session = session_on(stream, watcher)
     stream.put(machine())
@@ -106,7 +105,7 @@ def test_a_recording_pauses_itself_and_its_state_has_no_probes(watcher: FakeWatc
     assert stream.paused
     assert state is not None
     assert state.is_paused
-    assert state.probes == ProbesState()
+    assert not state.probes.probes
 
 
 def test_a_state_references_the_store_and_copies_no_history(watcher: FakeWatcher) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from gpumon.core.device_use import FREE_SAMPLES
 from gpumon.core.model import Device, Frame, Process
 from gpumon.health.alerts import Alert
 from gpumon.operations.pick_reservations import ProcessStart
@@ -48,8 +49,8 @@ def test_a_gpu_becomes_free_and_is_reported_once() -> None:
     waiting.see(busy)
     waiting.see(replace(busy, processes=None))
     assert waiting.reported == [], "an unknown list is no free GPU"
-    waiting.see(used(0))
-    waiting.see(used(0))
+    for _ in range(FREE_SAMPLES + 1):
+        waiting.see(used(0))
     assert waiting.reported == ["GPU 0 is free."]
     assert waiting.registry.armed == []
     (alert,) = waiting.commands

@@ -67,6 +67,7 @@ def test_a_trace(real: Path, tmp_path: Path) -> None:
     assert "two.json. Open the file" in both.stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("data", "word"),
     [(b"hello", "does not start"), (real_bytes()[:5000], "truncated"), (gzip.compress(b""), "empty")],
@@ -88,6 +89,7 @@ def test_not_there(tmp_path: Path) -> None:
     assert is_one_line(done.stderr)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_a_second_file_that_is_missing_is_told_before_the_first_is_read(more: list[str], tmp_path: Path) -> None:
     first = tmp_path / "first.pickle"
@@ -100,6 +102,7 @@ def test_a_second_file_that_is_missing_is_told_before_the_first_is_read(more: li
         assert terminal.wait_exit() == 3
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("redirection", ["< /dev/null", "2> /dev/null"])
 def test_half_a_terminal_gets_the_text(real: Path, redirection: str) -> None:
     command = ["sh", "-c", f"{GPUMON} snapshot {real} --top 3 {redirection}"]
@@ -108,7 +111,8 @@ def test_half_a_terminal_gets_the_text(real: Path, redirection: str) -> None:
         assert terminal.wait_exit() == 0
 
 
-@pytest.mark.parametrize("arguments", [[], ["a", "b", "c"], ["a", "--top", "0"]])
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("arguments", [["a", "b", "c"], ["a", "--top", "0"]])
 def test_wrong_usage(arguments: list[str]) -> None:
     assert run("snapshot", *arguments, env=ENVIRONMENT).returncode == 2
 
@@ -141,6 +145,7 @@ def test_in_a_terminal(real: Path) -> None:
         assert terminal.cooked()
 
 
+@pytest.mark.long
 def test_an_unreadable_file_is_reported_in_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "bad.pickle"
     path.write_bytes(b"hello")
@@ -150,6 +155,7 @@ def test_an_unreadable_file_is_reported_in_the_terminal(tmp_path: Path) -> None:
         assert terminal.restored()
 
 
+@pytest.mark.long
 def test_a_signal_ends_it_and_its_reader(large_snapshot: Path) -> None:
     with Terminal([GPUMON, "snapshot", str(large_snapshot)], os.environ, rows=40, cols=120) as terminal:
         terminal.wait_for("MiB read")

@@ -61,6 +61,7 @@ def count_slow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return slow
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["real", "made"])
 def test_events_are_those_that_pickle_reads(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = count_slow(monkeypatch)

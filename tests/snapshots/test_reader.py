@@ -71,6 +71,7 @@ def test_compressed(tmp_path: Path) -> None:
     assert read(path).devices == loaded(real_bytes()).devices
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", hostile(Path("/nowhere")))
 def test_a_hostile_file_ends_in_one_sentence(name: str, tmp_path: Path, canary: Path) -> None:
     path = tmp_path / "hostile.pickle"
@@ -88,6 +89,7 @@ def test_a_hostile_file_ends_in_one_sentence(name: str, tmp_path: Path, canary: 
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10 <= max(other_children, MAX_MEMORY)
 
 
+@pytest.mark.long
 def test_more_than_its_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_module, "_MIN_MEMORY_BYTES", 200 << 20)
     path = tmp_path / "large.pickle"

@@ -122,6 +122,7 @@ def test_a_collector_that_never_answers_is_not_waited_for(tmp_path: Path, monkey
         record(FakeStream([]), tmp_path / "day", None, anonymize=False, activity=False)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("number", "code"),
     [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGHUP, 128 + signal.SIGHUP), (signal.SIGINT, -signal.SIGINT)],

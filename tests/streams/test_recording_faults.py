@@ -120,6 +120,7 @@ def read_traced(path: Path) -> tuple[list[float], RecordingReader, int]:
         tracemalloc.stop()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("filler", ["{}", "[]", "1.5", '"ab"', "null", '{"a":1}'])
 def test_a_line_of_countless_values_is_not_decoded(tmp_path: Path, filler: str) -> None:
     first, second = (f"{encode(moment)}\n" for moment in moments(2))
@@ -141,6 +142,7 @@ def test_a_frame_of_thousands_of_processes_is_read(tmp_path: Path) -> None:
     assert next(iter(RecordingReader(path))).frame == crowded
 
 
+@pytest.mark.sampled(2)
 @NAMES
 @pytest.mark.parametrize("line", ["\n", " \n", "foreign\n"])
 def test_a_gap_without_frames_ends_the_recording(
@@ -166,6 +168,7 @@ def test_a_gap_without_frames_ends_the_recording(
         RecordingReader(path)
 
 
+@pytest.mark.long
 def test_two_gigabytes_of_line_feeds_are_refused_at_once(tmp_path: Path) -> None:
     path = tmp_path / "day.jsonl.gz"
     path.write_bytes(gzip.compress(b"\n" * (32 << 20), 1) * 64)

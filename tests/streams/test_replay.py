@@ -127,6 +127,7 @@ def moved(stream: ReplayStream, target: float, shown: float) -> list[float | Non
     return result[len(result) - result[::-1].index(None) - 1 :]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("paused", [True, False])
 def test_a_move_shows_the_history_before_its_target_and_goes_on_from_there(play: Start, paused: bool) -> None:
     stream = play(series(3000), speed=0.001, paused=paused)
@@ -187,6 +188,7 @@ def test_it_stays_on_the_last_frame_and_can_be_moved_back(play: Start) -> None:
     assert result == [None, *(100.0 + place for place in range(10))]
 
 
+@pytest.mark.long
 def test_many_frames_a_second_never_overflow_the_inbox(play: Start) -> None:
     stream = play(series(9000, step=0.1), paused=True)
     stream.seek(850.0)
@@ -288,6 +290,7 @@ def test_a_repeated_recording_starts_after_repetitions(play: Start) -> None:
     assert after[0] == clock[-1] + 1
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("paused", [True, False])
 def test_a_short_move_forward_keeps_the_history(play: Start, paused: bool) -> None:
     stream = play(series(3000), speed=0.001, paused=paused)

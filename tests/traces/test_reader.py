@@ -78,6 +78,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_ends_in_one_sentence(name: str, tmp_path: Path) -> None:
     path = tmp_path / "hostile.json"
@@ -95,6 +96,7 @@ def test_a_truncated_trace_has_an_account_and_no_verdict(tmp_path: Path) -> None
     assert sum(item.time_ns for item in trace.classes) == trace.step_ns
 
 
+@pytest.mark.long
 def test_more_than_its_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_module, "_MIN_MEMORY_BYTES", 100 << 20)
     monkeypatch.setattr(reader_module, "_MEMORY_PER_FILE_BYTE", 0)

@@ -38,6 +38,7 @@ def recorded(path: Path, *options: str) -> Path:
     return path
 
 
+@pytest.mark.sampled(1)
 @needs_torch
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
 def test_steps_of_the_profiler(name: str, tmp_path: Path) -> None:

@@ -168,6 +168,7 @@ async def test_replay_keys_work_on_a_recording() -> None:
         assert stream.speed == SPEEDS[0]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
 async def test_quit_keys_leave_and_close_the_stream(key: str) -> None:
     stream = FakeLive()
@@ -215,6 +216,7 @@ async def test_a_hidden_screen_does_not_draw(monkeypatch: pytest.MonkeyPatch) ->
         assert [spy.regions for spy in spies if spy.regions] == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("opening", ["enter", "question_mark"])
 async def test_a_screen_that_comes_back_shows_the_latest_frame(opening: str) -> None:
     stream = FakeRecording()

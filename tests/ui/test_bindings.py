@@ -100,7 +100,7 @@ async def test_help_scrolls_on_a_small_terminal() -> None:
 # Footer
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(80, 24), (100, 30), (60, 15), (61, 15), (160, 50)])
 async def test_the_footer_has_complete_keys_only(size: tuple[int, int]) -> None:
     stream = FakeLive()
@@ -213,6 +213,7 @@ async def test_the_palette_has_each_action_that_applies_once() -> None:
 # Screenshot and redrawing
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("has_downloads", [True, False])
 async def test_a_screenshot_is_saved_and_says_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_downloads: bool

@@ -69,6 +69,7 @@ async def opened(app: GpumonApp, pilot: Pilot[Any]) -> DeviceScreen:
     return app.screen
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(160, 50), (80, 24)])
 async def test_charts_axis_throttling_events_and_figures(size: tuple[int, int]) -> None:
     stream = FakeLive()
@@ -324,7 +325,7 @@ async def test_a_gpu_without_a_past_and_one_that_left() -> None:
         assert "is gone; last values" in screen_text(app)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("theme", ["dark", "ansi"])
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 def test_picture_of_a_gpu(snap_compare: Compare, size: tuple[int, int], theme: str) -> None:

@@ -210,6 +210,7 @@ async def test_a_real_examination_leaves_no_child(monkeypatch: pytest.MonkeyPatc
         assert set(tree(os.getpid())) - before == set()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(80, 24), (120, 30), (160, 50)])
 def test_pictures(examinations: list[FakeExamination], snap_compare: Compare, size: tuple[int, int]) -> None:
     async def show(pilot: Pilot[None]) -> None:

@@ -50,6 +50,7 @@ async def test_the_keys_that_quit_work_in_the_dialog(training: Training, keys: l
         assert training.app._exit
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("keys", [["tab", "enter"], ["down", "enter"]])
 async def test_it_shows_what_came_back_by_both_accounts(training: Training, keys: list[str]) -> None:
     async with training.app.run_test(size=(100, 30)) as pilot:

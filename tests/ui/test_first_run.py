@@ -27,6 +27,7 @@ def tour_of(text: str) -> bool:
     return "3 for memory" in text or "3 memory" in text
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_demo_names_keys_to_try_until_esc(size: tuple[int, int]) -> None:
     stream = FakeRecording("demo")
@@ -68,6 +69,7 @@ def test_the_tour_fits_its_width(width: int) -> None:
 # Without a driver
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", SIZES)
 async def test_without_a_driver_the_screen_says_why_and_what_works_anyway(size: tuple[int, int]) -> None:
     stream = FakeLive()

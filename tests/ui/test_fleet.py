@@ -151,6 +151,7 @@ async def test_a_host_opens_on_the_screens_of_this_host_and_esc_returns() -> Non
         await view.until(lambda: len(view.app.screen.query_one("#devices", LineTable).rows) == 2)
 
 
+@pytest.mark.long
 async def test_a_digit_on_a_host_of_the_fleet_keeps_that_host() -> None:
     async with canned(mixed_hosts(4)) as (view, _):
         await view.text("32 GPUs")

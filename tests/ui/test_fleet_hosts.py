@@ -38,6 +38,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("ssh")
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_hosts_lists_and_a_host_live(size: tuple[int, int]) -> None:

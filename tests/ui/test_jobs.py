@@ -64,7 +64,7 @@ async def tick(pilot: Pilot[Any], stream: FakeLive, seconds: float) -> None:
     await pilot.pause(0.05)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(160, 50), (120, 40), (80, 24), (60, 10)])
 async def test_a_job_has_a_row_and_its_verdict(size: tuple[int, int]) -> None:
     app = app_on(stream := FakeLive())
@@ -80,7 +80,7 @@ async def test_a_job_has_a_row_and_its_verdict(size: tuple[int, int]) -> None:
             assert all(text in row for text in ("0-7", "412 ms", "4m"))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(160, 50), (120, 40), (80, 24), (60, 10)])
 async def test_a_rank_has_a_row_below_the_verdict(size: tuple[int, int]) -> None:
     app = app_on(stream := FakeLive())

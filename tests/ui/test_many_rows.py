@@ -85,6 +85,7 @@ class Work:
         return counts
 
 
+@pytest.mark.long
 async def test_a_key_reads_what_it_needs_of_thousands_of_processes_and_makes_no_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

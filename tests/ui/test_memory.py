@@ -380,7 +380,7 @@ def pictured(training: Training, *keys: str, answer: Any = None) -> tuple[Gpumon
     return training.app, press
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("theme", ["dark", "ansi"])
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 def test_picture_of_the_memory(snap_compare: Compare, watcher: FakeWatcher, size: tuple[int, int], theme: str) -> None:
@@ -388,6 +388,7 @@ def test_picture_of_the_memory(snap_compare: Compare, watcher: FakeWatcher, size
     assert snap_compare(app, terminal_size=size, run_before=press)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 def test_picture_of_a_gpu_without_a_probe(snap_compare: Compare, size: tuple[int, int]) -> None:
     stream = FakeLive()
@@ -407,11 +408,13 @@ def test_picture_of_the_segments(snap_compare: Compare, training: Training, size
     assert snap_compare(app, terminal_size=size, run_before=press)
 
 
+@pytest.mark.long
 def test_picture_of_the_question(snap_compare: Compare, training: Training) -> None:
     app, press = pictured(training, "E")
     assert snap_compare(app, terminal_size=(80, 24), run_before=press)
 
 
+@pytest.mark.long
 def test_picture_of_what_came_back(snap_compare: Compare, training: Training) -> None:
     before = statistics(reserved_bytes=60 * GIB)
     after = statistics(reserved_bytes=48 * GIB)

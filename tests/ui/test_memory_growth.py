@@ -84,6 +84,7 @@ def frame_of_new_processes(seconds: int) -> Frame:
     return builders.frame(devices=tuple(devices), monotonic_seconds=100.0 + seconds)
 
 
+@pytest.mark.long
 async def test_processes_that_are_gone_leave_nothing_behind() -> None:
     stream = FakeLive()
     stream.start()

@@ -86,6 +86,7 @@ async def record(stops: tuple[Stop, ...], path: Path, monkeypatch: pytest.Monkey
     return f"{checks[-1].id} {checks[-1].status.value} {checks[-1].detail}"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_short_selftest")
 async def test_the_selftest_records_its_tour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "tour.svg"

@@ -174,6 +174,7 @@ async def test_q_asks_while_a_workload_runs_and_ctrl_c_does_not(opening: list[st
         assert app._exit
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("keys", [["q", "tab", "enter"], ["q", "down", "enter"], ["q", "q"]])
 async def test_a_confirmed_question_quits(keys: list[str]) -> None:
     app = app_on(FakeLive())

@@ -15,6 +15,7 @@ from tests.terminal import Terminal
 from tests.ui.fakes import FakeLive, app_on, screen_lines, screen_text
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("keys", [("2",), (), ("enter",)])
 async def test_waiting_for_a_free_gpu(keys: tuple[str, ...]) -> None:
     stream = FakeLive()

@@ -128,7 +128,7 @@ async def test_a_pause_is_no_silence(stream: FakeStream) -> None:
 # Sizes
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("gpus", "size"),
     [*((gpus, size) for gpus in (1, 8, 256) for size in SIZES[:3]), *((8, size) for size in SIZES[3:])],
@@ -157,6 +157,7 @@ async def test_every_size_of_terminal_and_machine(gpus: int, size: tuple[int, in
         await pilot.press("enter", "down", "escape", "question_mark", "escape", "home", "end")
 
 
+@pytest.mark.long
 async def test_a_storm_of_sizes_ends_in_the_last_one() -> None:
     stream = FakeLive()
     app = app_on(stream)
@@ -173,6 +174,7 @@ async def test_a_storm_of_sizes_ends_in_the_last_one() -> None:
         assert "LOST" in screen_text(app)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("keys", [[], ["question_mark"], ["enter"]])
 async def test_sizes_that_wait_do_not_bring_each_other_back(keys: list[str]) -> None:
     stream = FakeLive()

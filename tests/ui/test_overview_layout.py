@@ -44,7 +44,7 @@ HOSTS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("host", HOSTS)
 async def test_every_part_has_its_place(host: str) -> None:
     frame = HOSTS[host]
@@ -67,7 +67,7 @@ async def test_every_part_has_its_place(host: str) -> None:
             assert "Help" in lines[-1] or "?" in lines[-1]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("host", ["8 GPUs", "256 GPUs", "MIG", "troubled"])
 async def test_the_last_gpu_can_be_selected_at_every_size(host: str) -> None:
     frame = HOSTS[host]

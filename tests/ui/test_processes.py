@@ -176,6 +176,7 @@ async def test_a_process_ends_and_its_memory_comes_back(child: subprocess.Popen[
     assert (logged["signal"], logged["pid"], logged["sent"]) == ("SIGTERM", child.pid, True)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("keys", [["enter"], ["escape"]])
 async def test_cancel_sends_nothing(child: subprocess.Popen[bytes], keys: list[str], state_home: Path) -> None:
     stream = FakeLive()
@@ -324,6 +325,7 @@ async def test_who_could_hold_unattributed_memory_is_named(monkeypatch: pytest.M
         await until(pilot, lambda: "Unattributed memory: could be of PID 777 python" in screen_text(app))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(120, 50), (70, 60)])
 async def test_the_cursor_in_time_shows_the_values_of_that_moment(
     child: subprocess.Popen[bytes], size: tuple[int, int]

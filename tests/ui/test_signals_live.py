@@ -67,6 +67,7 @@ def test_in_a_container_nothing_proves_which_process_it_is(nvml_mock: NvmlMock, 
         terminal.send("q")
 
 
+@pytest.mark.long
 def test_read_only_has_no_key_for_signals(nvml_mock: NvmlMock, tmp_path: Path, stranger: int) -> None:
     with opened(nvml_mock, tmp_path, stranger, "--read-only") as terminal:
         shown = terminal.wait_for("Mark")
@@ -112,6 +113,7 @@ def test_without_privileges_a_process_of_another_user_gets_no_signal(
         assert is_running(other_users)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not IS_INITIAL, reason="needs the initial PID namespace")
 def test_root_is_asked_again_before_a_signal_to_another_user(
     nvml_mock: NvmlMock, tmp_path: Path, other_users: int
@@ -128,6 +130,7 @@ def test_root_is_asked_again_before_a_signal_to_another_user(
         assert is_running(other_users)
 
 
+@pytest.mark.long
 def test_a_process_in_a_cgroup_of_a_container_is_named_after_it(
     nvml_mock: NvmlMock, tmp_path: Path, stranger: int
 ) -> None:

@@ -271,6 +271,7 @@ async def test_a_file_without_anything() -> None:
         assert "The snapshot is empty" in screen_text(app)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(20, 6), (40, 12), (300, 80)])
 async def test_every_size(size: tuple[int, int]) -> None:
     app = shown(real(), made())

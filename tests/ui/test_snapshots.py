@@ -55,6 +55,7 @@ def test_no_driver(snap_compare: Compare) -> None:
     assert snap_compare(app_on(stream), terminal_size=(80, 24))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("keys", "size"), [(["down", "enter"], (120, 40)), (["question_mark"], (80, 50))])
 def test_the_screens_above(snap_compare: Compare, keys: list[str], size: tuple[int, int]) -> None:
     stream = FakeLive()

@@ -100,6 +100,7 @@ async def test_s_sorts_by_the_next_column_and_marks_it() -> None:
         assert {table for table, _ in app.changes} == {"jobs"}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("x", "names"), [(1, "eval"), (4, "eval"), (12, "eval"), (14, "eval"), (16, "train")])
 async def test_a_click_on_a_heading_sorts_and_another_reverses(x: int, names: str) -> None:
     async with JobsApp().run_test(size=(40, 10)) as pilot:
@@ -256,6 +257,7 @@ async def test_headings_and_rows_that_stay_the_same_send_nothing() -> None:
         assert regions[0] != Region()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(60, 10), (80, 24), (300, 100)])
 async def test_a_table_fits_every_size(size: tuple[int, int]) -> None:
     async with JobsApp().run_test(size=size) as pilot:

@@ -75,6 +75,7 @@ def role_color(app: GpumonApp, role: Role) -> Rgb:
 # Contrast
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("theme", COLORED)
 async def test_text_is_readable_in_every_role_on_every_background(theme: str) -> None:
     stream = FakeLive()
@@ -92,6 +93,7 @@ async def test_text_is_readable_in_every_role_on_every_background(theme: str) ->
     assert len(contrasts) == len(TEXT_ROLES) * 5
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("theme", COLORED)
 async def test_the_row_under_the_cursor_and_the_grid_stand_out(theme: str) -> None:
     stream = FakeLive()
@@ -113,7 +115,7 @@ async def open_everything(pilot: Pilot[None]) -> None:
     await pilot.pause()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("theme", COLORED)
 @pytest.mark.parametrize(
     "action",

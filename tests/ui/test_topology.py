@@ -74,6 +74,7 @@ async def until_read(pilot: Pilot[None]) -> None:
     await pilot.pause()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(100, 60), (120, 40), (80, 24), (60, 10)])
 async def test_sixteen_gpus(size: tuple[int, int], feeds: list[FakeFeed]) -> None:
     feeds.append(FakeFeed(host(16, 18)))

@@ -54,6 +54,7 @@ async def test_one_that_cannot_be_read_ends_the_app(tmp_path: Path) -> None:
     assert "is not a trace" in str(app.failure)
 
 
+@pytest.mark.long
 async def test_reading_shows_what_was_found_so_far(tmp_path: Path) -> None:
     app = trace_app([training(6_000).write(tmp_path / "long.json")])
     async with app.run_test(size=(80, 24)) as pilot:

@@ -55,6 +55,7 @@ def examination(monkeypatch: pytest.MonkeyPatch) -> FakeExamination:
     return fake
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 10)])
 async def test_progress_and_then_the_account(size: tuple[int, int], examination: FakeExamination) -> None:
     stream = FakeLive()

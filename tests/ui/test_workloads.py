@@ -323,7 +323,7 @@ async def test_runs_are_opened_and_stopped_from_the_table() -> None:
         await seen(pilot, "STOPPING")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize("verdict", ["ok", "warn", "fail", "cancelled"])
 async def test_every_verdict_can_be_read(verdict: str) -> None:
@@ -399,6 +399,7 @@ async def test_choices_go_round() -> None:
         assert "size: Rows of the matrices. 64 to 32768." in screen_text(app)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize("stream", [FakeRecording(), FakeStream("pipe")])
 async def test_gpus_of_another_machine_are_never_offered(stream: FakeStream) -> None:
@@ -474,6 +475,7 @@ async def app_that_asks(pilot: Pilot[Any], stream: FakeStream, frame: Frame) -> 
     await pilot.pause()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("keys", "begins"), [(["tab", "enter"], True), (["y", "n", "down", "up", "enter"], False), (["escape"], False)]
 )
@@ -615,7 +617,7 @@ async def test_a_cancelled_run_is_not_100_percent_done() -> None:
         assert "100 %" not in screen_text(app).partition("Live")[0]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize("size", [(80, 24), (160, 50), (60, 10), (20, 5), (8, 3), (300, 100)])
 async def test_every_screen_in_every_size(size: tuple[int, int]) -> None:
@@ -647,6 +649,7 @@ async def test_every_screen_in_every_size(size: tuple[int, int]) -> None:
 # Marks
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("columns", "strips"), [({}, 1), ({"devices": ("gpu", "memory", "util-history", "memory-history")}, 2)]
 )

@@ -52,7 +52,14 @@ def test_own_workloads_describe_themselves() -> None:
 def test_the_code_of_own_workloads_is_python_that_can_be_copied() -> None:
     for workload in load_catalogue().workloads:
         ast.parse(workload.code)
+        ast.parse(workload.program)
         assert all(not line.startswith(" ") for line in workload.code.splitlines()[:1])
+
+
+def test_programs_belong_to_workloads() -> None:
+    programs = {file.name for file in (workloads_folder() / "_programs").glob("*.py")}
+    assert programs <= {file.name for file in workloads_folder().glob("[!_]*.py")}
+    assert len(programs) > 10
 
 
 @pytest.mark.usefixtures("alone")
@@ -127,6 +134,7 @@ WORKLOAD = Workload("p", "P.", "", None, None, (Parameter("n", "integer", 1, "",
 ENDED = "No description: the file exited or hung while it was loaded."
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(
     ("source", "reason"),

@@ -42,6 +42,7 @@ def refusal(stage: Stage, torch: str, device: str = "cuda:0") -> str:
     return play.state.unsupported_reason
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("torch", "device", "parts"),
     [
@@ -75,6 +76,7 @@ def test_a_gpu_that_torch_cannot_use_is_told_with_what_to_do(
     assert "\n" not in text
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("architectures", [["sm_90"], ["sm_90a"], ["compute_80"], ["sm_50", "compute_90"], []])
 def test_code_for_the_chip_or_code_that_the_driver_can_compile_will_do(stage: Stage, architectures: list[str]) -> None:
     play = stage.play(stage.request(torch=f"{CUDA}cuda.architectures = {architectures}", device="cuda:1"))

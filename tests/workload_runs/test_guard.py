@@ -71,6 +71,7 @@ def die(process: "subprocess.Popen[str]") -> None:
     process.wait()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "then",
     [
@@ -152,6 +153,7 @@ def started(stage: Stage, then: str) -> tuple[Play, list[int]]:
     return play, pids
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "then", ["os.kill(os.getpid(), 9)", "context.checked += 1; return context.ok('Well.')", "time.sleep(60)"]
 )

@@ -73,6 +73,7 @@ def test_a_verdict_has_its_exit_code(stage: Stage) -> None:
     assert (play.result.verdict, play.result.why) == (VerdictKind.FAIL, "One element is wrong.")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("body", "why"),
     [
@@ -129,6 +130,7 @@ def test_fine_is_not_fine_if_it_dies_by_a_signal_after_all(stage: Stage) -> None
 # What it needs is not there
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -232,6 +234,7 @@ def test_a_hang_that_keeps_it_from_saying_anything_is_ended(stage: Stage, monkey
     assert (play.result.verdict, play.result.why) == (VerdictKind.FAIL, end.reason)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "body",
     [
@@ -258,6 +261,7 @@ def test_what_stops_when_its_limit_is_told_has_failed_and_was_not_cancelled(stag
     assert play.result.measurements, "what it had found is kept"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("seconds", "limit"), [("2.0", 126.0), ("10**400", 300.0), ("'soon'", 300.0)])
 def test_a_limit_comes_from_the_plan_where_none_is_given(stage: Stage, seconds: str, limit: float) -> None:
     limits: list[float] = []
@@ -464,6 +468,7 @@ ENDS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("end", ENDS)
 def test_all_that_it_has_started_is_gone_after_its_end(stage: Stage, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervised_run, "TERM_TIMEOUT_SECONDS", 0.3)
@@ -524,6 +529,7 @@ def test_a_part_answers_and_its_environment_is_its_own(stage: Stage) -> None:
     assert play.result.verdict is VerdictKind.OK
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("source", "why"),
     [
@@ -553,6 +559,7 @@ def test_a_part_that_dies_can_be_what_is_shown(stage: Stage) -> None:
     assert play.result.verdict is VerdictKind.OK
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("source", [HOLD + "return {}", DEAF], ids=["listens", "deaf"])
 def test_it_can_be_cancelled_while_a_part_runs(stage: Stage, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervised_run, "TERM_TIMEOUT_SECONDS", 0.5)

@@ -39,6 +39,7 @@ def test_every_way_is_measured_and_right(run_workload: RunWorkload) -> None:
     assert progress["done"] == progress["total"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", _WAYS)
 def test_memory_that_does_not_keep_what_it_got_fails(run_workload: RunWorkload, tmp_path: Path, way: str) -> None:
     probe = tmp_path / "probe.py"

@@ -52,6 +52,7 @@ def test_a_flipped_bit_is_found_at_its_address(run_workload: RunWorkload) -> Non
     assert f"the first at offset {(2 << 20) // 2:#x}, bit 11 (pattern zeros" in ran.result["why"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("body", "verdict", "why"),
     [

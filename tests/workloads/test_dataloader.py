@@ -45,6 +45,7 @@ def test_cheap_samples_need_no_workers(run_workload: RunWorkload) -> None:
     assert "the loader needs no workers" in ran.result["why"]
 
 
+@pytest.mark.sampled(1)
 @needs_torch
 @pytest.mark.parametrize(
     "fault",

@@ -156,6 +156,7 @@ print(context.checked, lab.wrong)
 """
 
 
+@pytest.mark.sampled(1)
 @needs_torch
 @pytest.mark.parametrize(("fault", "output"), [("", "15 []"), ("+ 1", "15 ['stride 8: a kernel read ")])
 def test_every_result_is_compared(fault: str, output: str) -> None:

@@ -35,6 +35,7 @@ def test_the_example_of_the_readme_runs(run_workload: RunWorkload, tmp_path: Pat
     assert ran.metric("inverse")["repetitions"] == 5
 
 
+@pytest.mark.sampled(2)
 @needs_torch
 @pytest.mark.parametrize(
     ("body", "verdict", "said"),

@@ -177,6 +177,7 @@ except ArithmeticError as error:
 """
 
 
+@pytest.mark.sampled(1)
 @needs_torch
 @pytest.mark.parametrize(
     ("fault", "output"),

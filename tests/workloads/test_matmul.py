@@ -61,6 +61,7 @@ def test_a_run_tells_its_events_in_order_and_its_figures(run_workload: RunWorklo
     assert ran.of("plan")[0]["uses"]["host_memory_bytes"] >= 7 * 4 * 256**2
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", ["fp64", "bf16"])
 def test_other_types_equal_their_reference(run_workload: RunWorkload, dtype: str) -> None:
     assert run_workload("matmul", size=128, duration=0.2, dtype=dtype).result["verdict"] == "ok"
@@ -95,6 +96,7 @@ def test_wrong_results_are_counted_and_a_number_that_is_none_is_wrong(
     assert ran.metric("wrong_elements")["value"] % 2 == 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", ["tf32", "fp16", "fp8", "int8"])
 def test_a_type_for_gpus_says_so_on_the_cpu(run_workload: RunWorkload, dtype: str) -> None:
     ran = run_workload("matmul", dtype=dtype)
@@ -109,7 +111,7 @@ def test_a_size_that_fast_products_cannot_take_names_one_that_they_can(run_workl
     assert ran.of("error")[0]["text"].endswith("Choose 992.")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [

@@ -71,6 +71,7 @@ def test_every_case_is_measured_and_right(run_workload: RunWorkload, tmp_path: P
     assert ran.of("progress")[-1]["done"] == ran.of("progress")[-1]["total"] == 4
 
 
+@pytest.mark.sampled(1)
 @needs_torch
 @pytest.mark.parametrize(("fault", "wrong", "first"), [("stale", 3, 1), ("skipped", 1, 3), ("half_copied", 3, 1)])
 def test_a_step_with_the_wrong_batch_fails(

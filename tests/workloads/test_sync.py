@@ -33,7 +33,9 @@ def test_a_plain_timing_is_right_on_the_cpu(run_workload: RunWorkload) -> None:
     assert all(figure["unit"] and figure["repetitions"] >= 1 for figure in ran.result["figures"])
     assert len(ran.of("timing")) == 4
     assert all(0 < item["host_seconds"] <= item["device_seconds"] for item in ran.of("timing"))
-    assert 1 <= ran.metric("naive_error_256")["value"] < 3
+    names = {figure["name"] for figure in ran.result["figures"]}
+    assert not [name for name in names if name.startswith(("naive_error", "events", "returned"))], "nothing is queued"
+    assert ran.result["figures"][0]["name"] == "launch_overhead", "the main metric is the first one"
     assert ran.metric("launch_overhead")["repetitions"] == 7000
     assert not [figure for figure in ran.result["figures"] if "graph" in figure["name"]]
 

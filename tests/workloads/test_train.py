@@ -94,6 +94,17 @@ def test_a_host_without_a_gpu_learns_what_limits_it(run_workload: RunWorkload) -
 
 
 @needs_torch
+def test_what_raises_the_utilization(run_workload: RunWorkload, tmp_path: Path) -> None:
+    fault = """
+if self._options.compile:
+    raise ValueError("InvalidCxxCompiler: No working C++ compiler found")
+return super().step(batch, mark)"""
+    ran = run_probe(run_workload, tmp_path, fault, compare="faster")
+    assert list(cases(ran)) == ["as set", "fused optimizer"]
+    assert "as set 1.00x; fused optimizer " in ran.result["why"]
+
+
+@needs_torch
 def test_a_missing_compiler_is_a_sentence(run_workload: RunWorkload, tmp_path: Path) -> None:
     fault = """
 if self._options.compile:

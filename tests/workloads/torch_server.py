@@ -42,8 +42,9 @@ _FIRST_SPARE_FD = 200
 
 def main(address: str, python: str) -> None:
     """Serves until standard input is closed; returns only in a fork, after its program."""
-    import torch  # noqa: F401, TID251  # in a separate process
+    import torch  # noqa: TID251  # in a separate process
 
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)  # the first optimizer imports as much again
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(address)

@@ -139,7 +139,8 @@ class _Run:
             raise UnsupportedError("The start was not confirmed.")
         verdict = judged(verdict, context)
         context.report_memory()
-        self._send_result(result_fields(verdict, context.results))
+        results = sorted(context.results, key=lambda result: result.name != workload.main_metric)
+        self._send_result(result_fields(verdict, results))
         return EXIT_BAD if verdict.kind in (Outcome.FAIL, Outcome.CANCELLED) else 0
 
     def _open(self, workload: Workload) -> Context:
@@ -156,7 +157,7 @@ class _Run:
 
         chip = None
         if self._device != "cpu":
-            chip = chip_of(torch, int(self._device.partition(":")[2] or 0))
+            chip = chip_of(torch, int(self._device.partition(":")[2] or 0), can_use_cpu=not workload.why_not_cpu)
             torch.cuda.set_device(chip.ordinal)
         parameters = {parameter.name: parameter.default_on(self._device) for parameter in workload.parameters}
         parameters.update(self._parameters)

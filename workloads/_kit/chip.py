@@ -53,13 +53,13 @@ class Chip:
         return asdict(self)
 
 
-def chip_of(torch: Any, ordinal: int) -> Chip:
+def chip_of(torch: Any, ordinal: int, *, can_use_cpu: bool = True) -> Chip:
     """Returns the properties of a GPU.
 
     Raises:
         UnsupportedError: This torch cannot use the GPU; the text gives the reason and the fix.
     """
-    _require_cuda(torch, ordinal)
+    _require_cuda(torch, ordinal, can_use_cpu=can_use_cpu)
     properties = torch.cuda.get_device_properties(ordinal)
     capability = (int(properties.major), int(properties.minor))
     _require_code_for(torch, properties.name, capability)
@@ -82,12 +82,12 @@ def chip_of(torch: Any, ordinal: int) -> Chip:
     )
 
 
-def _require_cuda(torch: Any, ordinal: int) -> None:
+def _require_cuda(torch: Any, ordinal: int, *, can_use_cpu: bool) -> None:
     if torch.version.cuda is None:
         build = "ROCm" if getattr(torch.version, "hip", None) else "the CPU"
         raise UnsupportedError(
-            f"torch {torch.__version__} was built for {build}. Install a build with CUDA (pytorch.org/get-started), "
-            "choose another interpreter with --python, or use --device cpu."
+            f"torch {torch.__version__} was built for {build}. Install a build with CUDA (pytorch.org/get-started), or "
+            f"choose another interpreter with --python{', or use --device cpu' if can_use_cpu else ''}."
         )
     count = int(torch.cuda.device_count())
     if count == 0:

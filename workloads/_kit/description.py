@@ -165,6 +165,7 @@ class Workload:
         code: Functions and classes that do the measured work; their source is what gpumon shows as the code of the
             workload.
         metrics: What it measures; the first declaration whose name fits counts.
+        main_metric: Name of the metric that stands for the run in lists; empty for the first one.
     """
 
     name: str
@@ -177,6 +178,7 @@ class Workload:
     why_not_cpu: str = ""
     code: tuple[Callable[..., object], ...] = ()
     metrics: tuple[DeclaredMetric, ...] = ()
+    main_metric: str = ""
 
     def document(self) -> dict[str, Any]:
         """Returns the description as ``--describe`` prints it."""

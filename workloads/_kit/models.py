@@ -7,7 +7,7 @@ seed, so the same model starts from the same weights on every device and in ever
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 KINDS = ("cnn", "rnn", "lstm", "gru", "transformer", "mlp")
@@ -43,6 +43,15 @@ _MLP = {
     "small": {"features": 256, "width": 512, "layers": 3},
     "base": {"features": 4096, "width": 4096, "layers": 6},
 }
+TWICE_THE_WIDTH = " of twice the width"
+"""Ends the name of a size that is not offered, but measured for comparison."""
+for _sizes in (_RECURRENT, _TRANSFORMER, _MLP):
+    _sizes.update({f"{name}{TWICE_THE_WIDTH}": {**_sizes[name], "width": 2 * _sizes[name]["width"]} for name in SIZES})
+_CNN.update({
+    f"{name}{TWICE_THE_WIDTH}": replace(_CNN[name], channels=tuple(2 * count for count in _CNN[name].channels))
+    for name in SIZES
+})  # fmt: skip
+_CLASSES.update({f"{name}{TWICE_THE_WIDTH}": _CLASSES[name] for name in SIZES})
 
 
 @dataclass(frozen=True)
@@ -79,7 +88,7 @@ def build(torch: Any, kind: str, size: str = "base", seed: int = 20260) -> Model
     Args:
         torch: The torch module.
         kind: One of `KINDS`.
-        size: One of `SIZES`.
+        size: One of `SIZES`, also with `TWICE_THE_WIDTH`.
         seed: Seed of the weights.
     """
     torch.manual_seed(seed)

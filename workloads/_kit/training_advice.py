@@ -50,7 +50,10 @@ def advice(context: Context, measured: Measured) -> str:
     elif options.precision == "fp32":
         what = "fp32 leaves the tensor cores unused: compare=precision shows what they save."
     elif share is not None and share < _LOW_SHARE and not options.compile:
-        what = "The GPU can do more: find a larger batch (gpumon run batch), and try compare=compile."
+        what = "The GPU can do more: find a larger batch (gpumon run batch), and set compare=faster, which measures "
+        what += "torch.compile, a fused optimizer and a wider model."
+    elif share is not None and share < _HIGH_SHARE:
+        what = "compare=faster measures what raises the share: torch.compile, a fused optimizer, a wider model."
     else:
         what = "Keep these settings."
     return f"{speed}. Of a step: {parts}. {what}"
@@ -88,6 +91,28 @@ def variants_verdict(compare: str, rows: list[tuple[str, Measured]]) -> str:
     if case == base_case:
         return f"Stay with {case}: no other precision is faster here."
     return f"Use {case}: {_faster(chosen, base)} than {base_case}{_memory_text(chosen, base)}."
+
+
+def utilization_verdict(rows: list[tuple[str, Measured]], peak: Optional[float]) -> str:
+    """Returns what raises the operations per second, and by how much.
+
+    Args:
+        rows: Case and measurement of each variant, the settings of the run first.
+        peak: Operations per second at the maximum clock; None if unknown, as on the CPU.
+    """
+    base = rows[0][1].flops_per_second
+
+    def text(case: str, measured: Measured) -> str:
+        rate = measured.flops_per_second
+        share = f"{rate / base:.2f}x" if peak is None else f"{rate / peak:.0%} of the peak, {rate / base:.2f}x"
+        return f"{case} {share}"
+
+    better = [row for row in rows[1:] if row[1].flops_per_second * _NEAR >= base]
+    measured = "; ".join(text(*row) for row in rows)
+    if not better:
+        return f"Nothing raises the utilization here: {measured}. Find a larger batch with gpumon run batch."
+    best = max(better, key=lambda row: row[1].flops_per_second)
+    return f"Most is gained by: {best[0]}. Operations per second, by variant: {measured}."
 
 
 def device_verdict(context: Context, model: Model, rows: list[tuple[str, Measured]], product: Optional[float]) -> str:

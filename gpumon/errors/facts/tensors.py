@@ -6,9 +6,9 @@ from typing import Final
 from gpumon.errors.entry import Values
 from gpumon.errors.lazy_pattern import lazy_pattern
 
-_WEIGHTS: Final = frozenset({"weight", "bias", "running_mean", "running_var"})
+_WEIGHTS: Final = frozenset({"weight", "bias", "mat2", "parameter", "parameters", "running_mean", "running_var"})
 _INPUTS: Final = frozenset({"mat1", "index", "indices"})
-"""Arguments of operators: the parameters of a layer, and what it is called with, which is compared with them."""
+"""Arguments of operators: the parameters of a layer (its weight is ``mat2``), and what it is called with."""
 _PLACES: Final = {"device": "place", "other_device": "other_place"}
 """The devices in a message, by their names in the older and the newer wording."""
 _WRAPPER_PREFIXES: Final = ("module.", "_orig_mod.")

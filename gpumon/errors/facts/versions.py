@@ -59,6 +59,12 @@ _BASE_OF_TORCH: Final = frozenset({
     "int32", "int64", "load", "long", "manual_seed", "nn", "no_grad", "save", "tensor", "utils", "version", "zeros",
 })  # fmt: skip
 """What every PyTorch has."""
+_IN_TORCH_CUDA: Final = frozenset({
+    "current_device", "device_count", "empty_cache", "get_device_capability", "get_device_name", "ipc_collect",
+    "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated",
+    "memory_reserved", "memory_stats", "memory_summary", "reset_peak_memory_stats", "set_device", "synchronize",
+})  # fmt: skip
+"""Functions of torch.cuda that are looked for in torch."""
 _BASE_OF_DISTRIBUTED: Final = frozenset(
     {
         "Logger",
@@ -170,10 +176,12 @@ def _newer_or_older(module: str, name: str) -> Facts:
 
 
 def torch_part(values: Values, _: str) -> Facts:
-    """Why PyTorch lacks a part, as `part`: it is newer, was removed (`successor`), or every PyTorch has it."""
+    """Why PyTorch lacks a part, as `part`: newer, removed (`successor`), in torch.cuda, or in every PyTorch."""
     name, module = str(values.get("attribute", "")), values.get("module")
     if module == "._C":
         return {"part": "two versions"}
+    if name in _IN_TORCH_CUDA and not module:
+        return {"part": "in torch.cuda"}
     if name in _BASE_OF_TORCH and not module:
         return {"part": "another torch"}
     if module == ".distributed" and name in _BASE_OF_DISTRIBUTED:

@@ -26,11 +26,12 @@ from gpumon.core.step_classes import (
     SAMPLED_CLASSES,
     SLEEP,
     SYNC,
+    WAITING,
 )
 from gpumon.core.steps import StepObservation
 from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, HostEvidence, StepAccount, StepPart, StepShare
 
-_BLOCKED: Final = frozenset({SLEEP, LOCKS, PROGRAMS, COMMUNICATION, IDLE, SYNC})
+_BLOCKED: Final = frozenset({SLEEP, LOCKS, PROGRAMS, COMMUNICATION, IDLE, SYNC, WAITING})
 _PARTLY_BLOCKED: Final = frozenset({LOGGING, CHECKPOINT})
 """Classes that may wait for a disk."""
 LAUNCHING: Final = (FORWARD, BACKWARD, OPTIMIZER)

@@ -55,13 +55,13 @@ def sampled_account(observation: StepObservation, source_of: SourceOf, *, has_gp
     """The account of the median step, as the main thread spends it; the times add up to it exactly.
 
     Args:
-        observation: What the probe has seen; with at least one step.
+        observation: What the probe has seen. Without any step, as from outside, the account is one of a second.
         source_of: Reads a source line.
         has_gpu: Whether the program has tensors on a GPU.
     """
     steps = observation.steps
-    median_seconds = median(step.seconds for step in steps)
-    mean_seconds = sum(step.seconds for step in steps) / len(steps)
+    median_seconds = median(step.seconds for step in steps) if steps else 1.0
+    mean_seconds = _mean(steps, "seconds") if steps else 1.0
     classes = {name: _Class() for name in SAMPLED_CLASSES}
     measured: Counter[str] = Counter()
     sampled: Counter[str] = Counter()
@@ -75,15 +75,11 @@ def sampled_account(observation: StepObservation, source_of: SourceOf, *, has_gp
     total = sum(measured.values()) + sum(sampled.values())
     typical = _typical(steps)
     for name, mean_part, typical_part in (
-        (DATA, sum(step.data_seconds for step in steps) / len(steps), _share(typical, "data_seconds")),
-        (
-            COLLECTION,
-            sum(step.collection_seconds for step in steps) / len(steps),
-            _share(typical, "collection_seconds"),
-        ),
+        (DATA, _mean(steps, "data_seconds"), _share(typical, "data_seconds")),
+        (COLLECTION, _mean(steps, "collection_seconds"), _share(typical, "collection_seconds")),
     ):
         sampled_part = mean_seconds * measured[name] / total if total else 0.0
-        if mean_part < _MIN_MEASURED * sampled_part:
+        if not steps or mean_part < _MIN_MEASURED * sampled_part:
             sampled[name] += measured[name]
         else:
             room = median_seconds - sum(item.seconds for item in classes.values())
@@ -100,6 +96,10 @@ def sampled_account(observation: StepObservation, source_of: SourceOf, *, has_gp
         shares,
         overhead_share=overhead / operators if operators else 0.0,
     )
+
+
+def _mean(steps: tuple[StepRecord, ...], part: str) -> float:
+    return sum(getattr(step, part) for step in steps) / len(steps) if steps else 0.0
 
 
 def _typical(steps: tuple[StepRecord, ...]) -> list[StepRecord]:

@@ -52,12 +52,12 @@ class StepShare:
 
 @dataclass(frozen=True, slots=True)
 class StepAccount:
-    """The account of the median step.
+    """The account of the median step, or of an average second where steps are unknown.
 
     Attributes:
-        step_seconds: Duration of the median step; the seconds of the classes add up to it.
+        step_seconds: Duration of the median step; the seconds of the classes add up to it. 1 where steps are unknown.
         mean_seconds: Mean duration of a step.
-        steps_count: Number of steps.
+        steps_count: Number of steps; 0 where they are unknown.
         samples_count: Number of samples of the main thread.
         shares: The classes with their times, in the order of `SAMPLED_CLASSES` or of the trace.
         is_traced: Whether it comes from a trace, so that the times of the GPU are exact without samples.
@@ -71,6 +71,11 @@ class StepAccount:
     shares: tuple[StepShare, ...]
     is_traced: bool = False
     overhead_share: float = 0.0
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether it is one of a step."""
+        return self.is_traced or self.steps_count > 0
 
     def share_of(self, name: str) -> StepShare:
         """The time of a class; zero if it has none."""

@@ -41,20 +41,23 @@ class SlownessVerdict:
         summary: The verdict in a sentence.
         is_decided: Whether the evidence suffices for one.
         causes: The causes, the most expensive first.
+        has_steps: Whether the costs are those of a step, so that a shortest possible step is known.
     """
 
     summary: str
     is_decided: bool
     causes: tuple[Bottleneck, ...] = ()
+    has_steps: bool = True
 
 
 def judge_run(evidence: SlownessEvidence) -> SlownessVerdict:
     """The verdict on a training run; undecided if the evidence does not suffice for one."""
     account = evidence.account
     step = account.step_seconds
-    is_enough = account.is_traced or (account.steps_count >= MIN_STEPS and account.samples_count >= MIN_SAMPLES)
-    if not is_enough and step and account.steps_count >= MIN_STEPS and _is_all_work(account):
-        return SlownessVerdict(_healthy_text(evidence), is_decided=True)
+    has_steps = account.steps_count >= MIN_STEPS or not account.has_steps
+    is_enough = account.is_traced or (has_steps and account.samples_count >= MIN_SAMPLES)
+    if not is_enough and step and has_steps and _is_all_work(account):
+        return SlownessVerdict(_healthy_text(evidence), is_decided=True, has_steps=account.has_steps)
     if not is_enough or not step:
         steps, samples = counted(account.steps_count, "step"), counted(account.samples_count, "sample")
         return SlownessVerdict(
@@ -73,7 +76,8 @@ def judge_run(evidence: SlownessEvidence) -> SlownessVerdict:
     if evidence.gpu is not None and not account.is_traced and evidence.gpu.utilization_share is None:
         unknown += account.share_of(SYNC).seconds
     if unknown >= _MAX_UNKNOWN * step and (not causes or unknown > causes[0].seconds):
-        if step < _SHORT_STEP_SECONDS and not account.is_traced:
+        busy = None if evidence.gpu is None else evidence.gpu.utilization_share
+        if step < _SHORT_STEP_SECONDS and not account.is_traced and busy is not None and busy < 1 - _MAX_UNKNOWN:
             return SlownessVerdict(
                 f"Host-bound because the steps are short: {short_time_text(step)}. A larger batch uses the GPU better.",
                 is_decided=True,
@@ -87,12 +91,11 @@ def judge_run(evidence: SlownessEvidence) -> SlownessVerdict:
         return SlownessVerdict(_healthy_text(evidence), is_decided=True)
     first = causes[0]
     where = f" Line: {first.line}." if first.line else ""
-    return SlownessVerdict(
-        f"{first.label[0].upper()}{first.label[1:]}: without it, a step takes {first.bound_text} instead of "
-        f"{short_time_text(first.base_seconds)}.{where}",
-        is_decided=True,
-        causes=causes,
-    )
+    cost = f"{first.share:.0%} of the time"
+    if account.has_steps:
+        cost = f"without it, a step takes {first.bound_text} instead of {short_time_text(first.base_seconds)}"
+    summary = f"{first.label[0].upper()}{first.label[1:]}: {cost}.{where}"
+    return SlownessVerdict(summary, is_decided=True, causes=causes, has_steps=account.has_steps)
 
 
 def judge_traces(traces: Sequence[Trace]) -> tuple[SlownessVerdict, ...]:
@@ -134,7 +137,8 @@ def _healthy_text(evidence: SlownessEvidence) -> str:
     account = evidence.account
     share = _work_share(account)
     if share >= _MIN_HEALTHY:
-        return f"Healthy: {share:.0%} of the step is {'compute' if evidence.gpu is None else 'work of the GPU'}."
+        unit = "step" if account.has_steps else "time"
+        return f"Healthy: {share:.0%} of the {unit} is {'compute' if evidence.gpu is None else 'work of the GPU'}."
     shares = sorted(account.shares, key=lambda share: -share.seconds)[:3]
     parts = ", ".join(f"{LABELS[share.name]} {share.seconds / account.step_seconds:.0%}" for share in shares)
     return f"No cause found that costs much: {parts}."

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from math import isfinite
 from typing import Final
 
 from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
@@ -25,7 +26,7 @@ MIN_SECONDS: Final = 10.0
 STEPS: Final = 10.0
 """A job hangs after this many of its usual steps at the earliest."""
 MIN_COUNTED_SECONDS: Final = 20.0
-"""Likewise where NCCL's counts alone show progress, which are read every ten seconds."""
+"""Likewise without a probe: NCCL's counts are read every ten seconds, and the usual step time is unknown."""
 _MIN_SLOW_SECONDS: Final = 1.0
 """A step that takes less is not called slow; where the usual step time is not sure yet, `MIN_SECONDS`."""
 MAKES_PROGRESS: Final = "The job makes progress."
@@ -41,7 +42,8 @@ def judge_hang(ranks: Sequence[RankEvidence], now_monotonic: float) -> HangVerdi
 
     Args:
         ranks: The evidence of its ranks, those that have ended included.
-        now_monotonic: Seconds of the clock of `RankEvidence.progressed_monotonic`.
+        now_monotonic: Seconds of the clock of `RankEvidence.progressed_monotonic`; infinite where the evidence is of
+            one moment, so that it does not show since when a job makes no progress.
     """
     evidence = _sentences(ranks)
     running = [rank for rank in ranks if standing_of(rank) is not Standing.ENDED]
@@ -52,13 +54,12 @@ def judge_hang(ranks: Sequence[RankEvidence], now_monotonic: float) -> HangVerdi
         return HangVerdict(
             HangKind.UNDECIDED, False, "No source shows whether the ranks make progress.", evidence=evidence
         )
-    is_counted = any(rank.ras_counts for rank in running) and not any(rank.has_probe for rank in running)
-    least = MIN_COUNTED_SECONDS if is_counted else MIN_SECONDS
+    least = MIN_SECONDS if any(rank.has_probe for rank in running) else MIN_COUNTED_SECONDS
     limit = max(least, STEPS * max((rank.typical_step_seconds or 0.0 for rank in running), default=0.0))
     if since < limit:
         return _running(running, evidence)
     verdict = _stalled(ranks, running, since, limit, now_monotonic)
-    return replace(verdict, since_seconds=since, evidence=_sentences(ranks, verdict.rank))
+    return replace(verdict, since_seconds=since if isfinite(since) else None, evidence=_sentences(ranks, verdict.rank))
 
 
 def _since(running: Sequence[RankEvidence], now: float) -> float | None:
@@ -108,7 +109,7 @@ def _stalled(
         return _deadlock(waits, running, since)
     if waits:
         return _without_reason(waits, running, since)
-    return _without_wait(running, since)
+    return _without_stacks(running, since, limit) or _without_wait(running, since)
 
 
 def _blocked_by(rank: RankEvidence, waits: Sequence[Wait], since: float, limit: float, now: float) -> HangVerdict:
@@ -118,9 +119,9 @@ def _blocked_by(rank: RankEvidence, waits: Sequence[Wait], since: float, limit: 
     waiting = tuple(sorted({wait.rank for wait in waits}))
     idle = since if rank.worked_monotonic is None else min(since, now - rank.worked_monotonic)
     is_hang = idle >= (BUSY_FACTOR * limit if standing is Standing.COMPUTES else limit)
-    clauses = f"{description(rank)} for {duration_text(since)}; {_ranks_wait(waiting)}"
+    clauses = f"{description(rank)}{_during(since)}; {_ranks_wait(waiting)}"
     if standing is Standing.ENDED:
-        clauses = f"{description(rank)}; {_ranks_wait(waiting)} for {duration_text(since)}"
+        clauses = f"{description(rank)}; {_ranks_wait(waiting)}{_during(since)}"
     note = " It works." if idle < since and not is_hang else ""
     summary = f"Rank {rank.rank} has not entered {label}: {clauses}.{note}"
     kind = kind_of(standing) if is_hang or standing is Standing.WAITS_FOR_DATA else HangKind.SLOW
@@ -130,15 +131,16 @@ def _blocked_by(rank: RankEvidence, waits: Sequence[Wait], since: float, limit: 
 def _mismatched(mismatch: Mismatch, running: Sequence[RankEvidence], since: float) -> HangVerdict:
     odd = mismatch.odd or tuple(mismatch.calls)[-1:]
     calls = Counter(mismatch.calls.values())
-    label = f"collective #{mismatch.sequence}{group_clause(mismatch.group)}"
+    numbered = "" if mismatch.sequence is None else f" #{mismatch.sequence}{group_clause(mismatch.group)}"
+    label = f"collective{numbered}" if numbered else "a collective"
     parts = [
         f"{_rank_list(rank for rank, call in mismatch.calls.items() if call == text)} called {text}" for text in calls
     ]
     rank = next((rank for rank in running if rank.rank in odd), None)
     line = "" if rank is None else line_of(rank)
     place = f", in {line}" if line else ""
-    summary = f"The ranks differ in {label}: {'; '.join(parts)}{place}; no progress for {duration_text(since)}."
-    collective = f"{mismatch.calls[odd[0]]} #{mismatch.sequence}{group_clause(mismatch.group)}"
+    summary = f"The ranks differ in {label}: {'; '.join(parts)}{place}; no progress{_during(since)}."
+    collective = f"{mismatch.calls[odd[0]]}{numbered}"
     waiting = tuple(sorted(number for number in mismatch.calls if number not in odd))
     number = odd[0] if len(odd) == 1 else None
     return HangVerdict(HangKind.MISMATCHED, True, summary, number, collective, line, waiting_ranks=waiting)
@@ -150,7 +152,7 @@ def _deadlock(waits: Sequence[Wait], running: Sequence[RankEvidence], since: flo
     cycle = [wait for wait in waits if wait.absent]
     parts = [f"rank {wait.rank} waits in {wait.label} for {_rank_list(wait.absent)}" for wait in cycle[:_MAX_NAMED]]
     more = f" and {len(cycle) - _MAX_NAMED} more" if len(cycle) > _MAX_NAMED else ""
-    summary = f"Deadlock for {duration_text(since)}: {'; '.join(parts)}{more}."
+    summary = f"Deadlock{_during(since)}: {'; '.join(parts)}{more}."
     first = by_rank.get(cycle[0].rank)
     line = "" if first is None else line_of(first)
     waiting = tuple(sorted({wait.rank for wait in cycle}))
@@ -168,7 +170,7 @@ def _without_reason(waits: Sequence[Wait], running: Sequence[RankEvidence], sinc
         rank = (blocked or others)[0]
         is_hang = bool(blocked) and not is_working(rank)
         summary = (
-            f"{_ranks_wait(waiting).capitalize()} in {label} for {duration_text(since)}. Rank {rank.rank} does not: "
+            f"{_ranks_wait(waiting).capitalize()} in {label}{_during(since)}. Rank {rank.rank} does not: "
             f"{description(rank)}."
         )
         kind = kind_of(standing_of(rank)) if is_hang else HangKind.UNDECIDED
@@ -176,12 +178,31 @@ def _without_reason(waits: Sequence[Wait], running: Sequence[RankEvidence], sinc
     line = next((line_of(rank) for rank in running if rank.rank in waiting), "")
     if known:
         summary = (
-            f"{label} has not completed for {duration_text(since)}, although every rank has entered it: the ranks "
+            f"{label} has not completed{_during(since)}, although every rank has entered it: the ranks "
             "passed different arguments, such as another root, or the network or NVLink fails."
         )
         return HangVerdict(HangKind.TRANSPORT, True, summary, None, label, line, waiting_ranks=waiting)
-    summary = f"All ranks are in {label} for {duration_text(since)}, and it does not return."
+    summary = f"All ranks are in {label}{_during(since)}, and it does not return."
     return HangVerdict(HangKind.UNDECIDED, True, summary, None, label, line, waiting_ranks=waiting)
+
+
+def _without_stacks(running: Sequence[RankEvidence], since: float, limit: float) -> HangVerdict | None:
+    """The verdict by the system calls of the main threads alone: one rank does not wait as the others do; else None."""
+    if any(rank.stack or rank.recording for rank in running):
+        return None
+    waiting = tuple(rank.rank for rank in running if standing_of(rank) is Standing.WAITS_FOR_LOCK)
+    others = [rank for rank in running if rank.rank not in waiting]
+    if len(others) != 1 or not waiting or standing_of(others[0]) in {Standing.STOPPED, Standing.UNKNOWN}:
+        return None
+    rank = others[0]
+    standing = standing_of(rank)
+    is_hang = since >= (BUSY_FACTOR * limit if standing is Standing.COMPUTES else limit) and not is_working(rank)
+    summary = (
+        f"Rank {rank.rank} does not wait as the others do: {description(rank)} for {duration_text(since)}; "
+        f"{_ranks_wait(waiting)} in a futex, probably in a collective."
+    )
+    kind = kind_of(standing) if is_hang else HangKind.SLOW
+    return HangVerdict(kind, is_hang, summary, rank.rank, waiting_ranks=waiting)
 
 
 def _without_wait(running: Sequence[RankEvidence], since: float) -> HangVerdict:
@@ -197,13 +218,18 @@ def _without_wait(running: Sequence[RankEvidence], since: float) -> HangVerdict:
             if not who.startswith("Every") and len(those) > 1:
                 what = what.replace("is ", "are ").replace("waits", "wait")
             line = line_of(those[0])
-            summary = f"{who} {what}{f' in {line}' if line else ''}, for {duration_text(since)}."
+            summary = f"{who} {what}{f' in {line}' if line else ''},{_during(since)}."
             number = those[0].rank if len(those) == 1 else None
             return HangVerdict(kind, kind is HangKind.STOPPED, summary, number, "", line)
     if any(is_working(rank) for rank in running):
-        return HangVerdict(HangKind.SLOW, False, f"No step for {duration_text(since)}, but the main threads work.")
-    summary = f"No progress for {duration_text(since)}, and no rank waits in a collective."
+        return HangVerdict(HangKind.SLOW, False, f"No step{_during(since)}, but the main threads work.")
+    summary = f"No progress{_during(since)}, and no rank waits in a collective."
     return HangVerdict(HangKind.UNDECIDED, False, summary, line=line_of(running[0]))
+
+
+def _during(since: float) -> str:
+    """For how long, as a clause; empty if unknown."""
+    return f" for {duration_text(since)}" if isfinite(since) else ""
 
 
 def _ranks_wait(ranks: Sequence[int]) -> str:
@@ -242,7 +268,7 @@ def _clauses(rank: RankEvidence) -> Iterator[str]:
         yield f"{label} is {collective.state.value} (flight recorder)"
     frame = frame_of(rank)
     if frame is not None:
-        source = "faulthandler" if rank.gil_is_held else "stack"
+        source = "py-spy" if not rank.has_probe else "faulthandler" if rank.gil_is_held else "stack"
         yield f"{line_of(rank)} in {frame.function} ({source})"
     state = _state(rank)
     if state:

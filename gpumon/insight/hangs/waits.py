@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from gpumon.core.collectives import CollectiveState, RecordedCollective
 from gpumon.core.ranks import RankEvidence
 from gpumon.insight.hangs.standing import is_elsewhere
-from gpumon.stacks.classify import collective_function
+from gpumon.stacks.classify import collective_function, is_in_backward
+from gpumon.stacks.tables import POINT_TO_POINT_FUNCTIONS
 
 _SAME_SIZES: Final = frozenset(
     {
@@ -22,6 +24,7 @@ _SAME_SIZES: Final = frozenset(
 )
 """Collectives whose tensors have the same shape on every rank."""
 _DEFAULT: Final = "default_pg"
+IN_BACKWARD: Final = "all_reduce in backward()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +58,13 @@ class Mismatch:
 
     Attributes:
         group: The group.
-        sequence: The number of the collective.
+        sequence: The number of the collective; None if only the stacks show the calls.
         calls: What each rank called, with the shape if that is what differs.
         odd: The ranks in the minority; empty if there is none.
     """
 
     group: str
-    sequence: int
+    sequence: int | None
     calls: Mapping[int, str]
     odd: tuple[int, ...]
 
@@ -77,22 +80,32 @@ def group_clause(group: str) -> str:
 
 def waits_of(ranks: Sequence[RankEvidence]) -> tuple[Wait, ...]:
     """The collectives in which ranks wait, the oldest of each rank and group."""
-    return tuple(wait for rank in ranks if not rank.exited for wait in _waits_of_rank(rank, ranks))
+    absentees = _Absentees(ranks)
+    return tuple(wait for rank in ranks if not rank.exited for wait in _waits_of_rank(rank, absentees))
 
 
-def _waits_of_rank(rank: RankEvidence, ranks: Sequence[RankEvidence]) -> Iterator[Wait]:
+def _waits_of_rank(rank: RankEvidence, absentees: "_Absentees") -> Iterator[Wait]:
     if is_elsewhere(rank):
         return
     pending = first_pending(rank)
     for collective in pending.values():
         if not collective.is_point_to_point:
-            yield Wait(
-                rank.rank, collective.group, collective.sequence, collective.name, _absent(collective, rank, ranks)
-            )
-    function = collective_function(rank.stack)
+            absent = absentees.of(collective, rank)
+            yield Wait(rank.rank, collective.group, collective.sequence, collective.name, absent)
+    function = _function_of(rank)
     if function and not pending:
-        absent = (other for other in ranks if other.rank != rank.rank and not collective_function(other.stack))
-        yield Wait(rank.rank, "", None, function, frozenset(other.rank for other in absent if not first_pending(other)))
+        yield Wait(rank.rank, "", None, function, absentees.without_wait)
+
+
+def _function_of(rank: RankEvidence) -> str:
+    """The collective in which the stack of a rank is; empty for none and for messages between two ranks.
+
+    The one of DistributedDataParallel has no frame: a rank waits in it if its main thread does not run in backward().
+    """
+    if rank.recording is None and rank.system_call == "futex" and is_in_backward(rank.stack):
+        return IN_BACKWARD
+    function = collective_function(rank.stack)
+    return "" if function in POINT_TO_POINT_FUNCTIONS else function
 
 
 def first_pending(rank: RankEvidence) -> dict[str, RecordedCollective]:
@@ -105,19 +118,47 @@ def first_pending(rank: RankEvidence) -> dict[str, RecordedCollective]:
     return result
 
 
-def _absent(collective: RecordedCollective, rank: RankEvidence, ranks: Sequence[RankEvidence]) -> frozenset[int]:
-    """The ranks of the group that have not entered a collective."""
-    members = _members(collective.group, rank)
-    present = {other.rank: other for other in ranks}
-    absent = set()
-    for member in members or present:
-        other = present.get(member)
-        if other is None or member == rank.rank:
-            continue
-        entered = entered_sequence(other, collective.group)
-        if other.exited or (entered is not None and entered < collective.sequence):
-            absent.add(member)
-    return frozenset(absent)
+class _Absentees:
+    """Which ranks have not entered a collective; thousands of ranks that wait in the same one share the answer.
+
+    Args:
+        ranks: All ranks.
+    """
+
+    def __init__(self, ranks: Sequence[RankEvidence]) -> None:
+        self._ranks = {rank.rank: rank for rank in ranks}
+        self._known: dict[tuple[str, int, int], frozenset[int]] = {}
+
+    def of(self, collective: RecordedCollective, rank: RankEvidence) -> frozenset[int]:
+        """The ranks of the group that have not entered a collective in which a rank waits."""
+        group, sequence = collective.group, collective.sequence
+        members = _members(group, rank)
+        key = group, sequence, id(members)  # ranks of which thousands are read share the list of members
+        if key not in self._known:
+            others = ((number, self._ranks.get(number)) for number in members or self._using(group))
+            self._known[key] = frozenset(
+                number for number, other in others if other is not None and _is_absent(other, group, sequence)
+            )
+        return self._known[key]
+
+    def _using(self, group: str) -> Iterator[int]:
+        """The members of a group whose ranks are unknown: the ranks that know it; of the default group, all."""
+        for rank in self._ranks.values():
+            groups = () if rank.recording is None else rank.recording.groups
+            if not group or _DEFAULT in group or rank.exited or any(item.name == group for item in groups):
+                yield rank.rank
+
+    @cached_property
+    def without_wait(self) -> frozenset[int]:
+        """The ranks that are in no collective, by their stack and their recorder."""
+        return frozenset(
+            rank.rank for rank in self._ranks.values() if not _function_of(rank) and not first_pending(rank)
+        )
+
+
+def _is_absent(rank: RankEvidence, group: str, sequence: int) -> bool:
+    entered = entered_sequence(rank, group)
+    return rank.exited or (entered is not None and entered < sequence)
 
 
 def _members(group: str, rank: RankEvidence) -> tuple[int, ...]:
@@ -134,10 +175,8 @@ def entered_sequence(rank: RankEvidence, group: str) -> int | None:
         for collective in rank.recording.collectives
         if collective.group == group and not collective.is_point_to_point
     ]
-    if numbers:
-        return max(numbers)
     item = next((item for item in rank.recording.groups if item.name == group), None)
-    return 0 if item is None or item.last_enqueued is None else item.last_enqueued
+    return max(*numbers, 0 if item is None or item.last_enqueued is None else item.last_enqueued, 0)
 
 
 def first_mismatch(ranks: Sequence[RankEvidence]) -> Mismatch | None:
@@ -148,15 +187,28 @@ def first_mismatch(ranks: Sequence[RankEvidence]) -> Mismatch | None:
             if not collective.is_point_to_point:
                 calls.setdefault((collective.group, collective.sequence), {})[rank.rank] = collective
     mismatches = (_mismatch(group, sequence, entries) for (group, sequence), entries in calls.items())
-    return min((item for item in mismatches if item), key=lambda item: item.sequence, default=None)
+    earliest = min((item for item in mismatches if item), key=lambda item: item.sequence or 0, default=None)
+    return earliest if calls else _mismatch_of_stacks(ranks)
+
+
+def _mismatch_of_stacks(ranks: Sequence[RankEvidence]) -> Mismatch | None:
+    """Likewise where only the stacks show what the ranks have called, and all of them wait."""
+    labels = {rank.rank: _function_of(rank) for rank in ranks}
+    return _differing("", None, labels) if all(labels.values()) else None
 
 
 def _mismatch(group: str, sequence: int, entries: Mapping[int, RecordedCollective]) -> Mismatch | None:
     if all(entry.state is CollectiveState.COMPLETED for entry in entries.values()):
         return None
     labels = {rank: entry.name for rank, entry in entries.items()}
-    if len(set(labels.values())) == 1 and next(iter(labels.values())) in _SAME_SIZES:
+    has_sizes = all(entry.input_sizes for entry in entries.values())
+    if has_sizes and len(set(labels.values())) == 1 and next(iter(labels.values())) in _SAME_SIZES:
         labels = {rank: f"{entry.name} of {shape_text(entry)}" for rank, entry in entries.items()}
+    return _differing(group, sequence, labels)
+
+
+def _differing(group: str, sequence: int | None, labels: Mapping[int, str]) -> Mismatch | None:
+    """The mismatch of calls of which some differ."""
     distinct = sorted(set(labels.values()), key=lambda label: list(labels.values()).count(label))
     if len(distinct) < 2:
         return None

@@ -45,7 +45,7 @@ def _job(report: TrainingJobReport, host: str) -> Mapping[str, Any]:
         "sm_percent": _rounded(report.sm_percent, 1),
         "memory_bytes": report.memory_bytes,
         "ranks": [_rank(rank, host) for rank in report.ranks],
-        "verdict": None if report.verdict is None else _verdict(report.verdict),
+        "verdict": None if report.verdict is None else verdict_document(report.verdict),
         "problems": [_problem(problem) for problem in report.problems],
     }
 
@@ -62,7 +62,7 @@ def _rank(rank: RankReport, host: str) -> Mapping[str, Any]:
         "steps_count": rank.steps_count,
         "step_seconds": _rounded(rank.step_seconds),
         "late_seconds": _rounded(rank.late_seconds),
-        "last_collective": None if rank.collective is None else _collective(rank.collective),
+        "last_collective": None if rank.collective is None else collective_document(rank.collective),
         "state": rank.state or None,
         "line": rank.line or None,
         "since_seconds": _rounded(rank.since_seconds, 1),
@@ -71,7 +71,8 @@ def _rank(rank: RankReport, host: str) -> Mapping[str, Any]:
     }
 
 
-def _collective(collective: RecordedCollective) -> Mapping[str, Any]:
+def collective_document(collective: RecordedCollective) -> Mapping[str, Any]:
+    """A collective of a rank."""
     return {
         "group": collective.group,
         "name": collective.name,
@@ -82,7 +83,8 @@ def _collective(collective: RecordedCollective) -> Mapping[str, Any]:
     }
 
 
-def _verdict(verdict: HangVerdict) -> Mapping[str, Any]:
+def verdict_document(verdict: HangVerdict) -> Mapping[str, Any]:
+    """A verdict on a job."""
     return {
         "kind": verdict.kind.value,
         "is_hang": verdict.is_hang,

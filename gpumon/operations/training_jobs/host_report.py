@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from gpumon.core.collectives import FlightRecording, RecordedCollective
 from gpumon.core.model import Device, Frame, Process
+from gpumon.core.problems import Problem
 from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
 from gpumon.core.units import counted
 from gpumon.distributed.environment import RankVariables
@@ -15,6 +16,7 @@ from gpumon.operations.program_name import program_name
 from gpumon.operations.training_jobs.report import (
     EXITED,
     NO_PROBE,
+    NO_STACKS,
     RUNNING,
     SLOWS,
     THIS_HOST,
@@ -96,7 +98,9 @@ def job_report(job: TrainingJob, inputs: JobInputs, now_monotonic: float) -> Tra
     state = _state(job, inputs)
     problems = []
     if job.ranks and not any(rank.pid in inputs.probes for rank in job.ranks):
-        problems.append(NO_PROBE)
+        refusals = [item.stack_problem for item in inputs.evidence if item.stack_problem is not None]
+        has_stacks = any(item.stack for item in inputs.evidence)
+        problems.append(NO_PROBE if has_stacks or not refusals else _without_stacks(refusals[0]))
     since = inputs.age_seconds if verdict is None or verdict.since_seconds is None else verdict.since_seconds
     return TrainingJobReport(
         key=job.key,
@@ -114,6 +118,11 @@ def job_report(job: TrainingJob, inputs: JobInputs, now_monotonic: float) -> Tra
         age_seconds=inputs.age_seconds,
         problems=tuple(problems),
     )
+
+
+def _without_stacks(refusal: Problem) -> Problem:
+    """That nothing but the kernel, the driver and NCCL shows the job, and why."""
+    return Problem(refusal.code, NO_STACKS.format(refusal.reason), refusal.remedy or NO_PROBE.remedy)
 
 
 def _uses(frame: Frame | None, pids: Iterable[int]) -> Mapping[int, list[tuple[Device, Process]]]:

@@ -90,18 +90,8 @@ def with_ras(
     world = None if report is None else _world(job, report)
     since = duration_text(stalled_seconds)
     if world is not None:
-        dead = [rank for rank in world.missing if rank.is_dead]
-        if dead:
-            text = f"Rank {dead[0].rank} on {dead[0].host} has ended, as NCCL reports; no progress for {since}."
-            return replace(
-                verdict,
-                kind=HangKind.DEAD,
-                is_hang=True,
-                summary=text,
-                rank=dead[0].rank,
-                since_seconds=stalled_seconds,
-                evidence=(*verdict.evidence, "NCCL's RAS service considers the process dead."),
-            )
+        if dead := _dead(verdict, world, stalled_seconds):
+            return dead
         behind = next(_behind(world), None)
         if behind is not None:
             local = next((rank for rank in evidence if rank.rank == behind.ranks[0] and not rank.exited), None)
@@ -116,8 +106,41 @@ def with_ras(
     return verdict
 
 
+def judge_counts(report: RasReport) -> HangVerdict | None:
+    """What one report shows by itself of a job that makes no progress; None if all ranks have entered as many.
+
+    Args:
+        report: The report.
+    """
+    world = max(report.communicators, key=lambda communicator: communicator.size, default=None)
+    if world is None:
+        return None
+    nothing = HangVerdict(HangKind.UNDECIDED, is_hang=False, summary="")
+    if verdict := _dead(nothing, world, None):
+        return verdict
+    behind = next(_behind(world), None)
+    return None if behind is None else _not_entered(nothing, world, behind, None, None)
+
+
+def _dead(verdict: HangVerdict, world: RasCommunicator, seconds: float | None) -> HangVerdict | None:
+    """The verdict on a job with a rank whose process has ended; None without one."""
+    dead = [rank for rank in world.missing if rank.is_dead]
+    if not dead:
+        return None
+    stalled = "" if seconds is None else f"; no progress for {duration_text(seconds)}"
+    return replace(
+        verdict,
+        kind=HangKind.DEAD,
+        is_hang=True,
+        summary=f"Rank {dead[0].rank} on {dead[0].host} has ended, as NCCL reports{stalled}.",
+        rank=dead[0].rank,
+        since_seconds=seconds,
+        evidence=(*verdict.evidence, "NCCL's RAS service considers the process dead."),
+    )
+
+
 def _not_entered(
-    verdict: HangVerdict, world: RasCommunicator, behind: _Behind, seconds: float, local: RankEvidence | None
+    verdict: HangVerdict, world: RasCommunicator, behind: _Behind, seconds: float | None, local: RankEvidence | None
 ) -> HangVerdict:
     """The verdict on ranks that are behind; of one on this host, /proc may show what it does instead."""
     hosts = {rank.rank: rank.host for rank in world.ranks}
@@ -126,14 +149,15 @@ def _not_entered(
     place = f" on {hosts[number]}" if local is None else ""
     who = f"Rank {number}{place} has" if is_one else f"Ranks {ranges_text(behind.ranks)} have"
     waiting = "1 rank waits" if len(behind.waiting) == 1 else f"{len(behind.waiting)} ranks wait"
-    does = f": {description(local)}" if local is not None and is_one else ","
+    does = f": {description(local)}" if local is not None and is_one else "" if seconds is None else ","
+    during = "" if seconds is None else f" for {duration_text(seconds)}"
     collective = f"{_NAMES.get(behind.name, behind.name)} #{behind.ahead}"
     entered = f"NCCL's RAS service: {behind.name} entered {behind.ahead} times by ranks {ranges_text(behind.waiting)}"
     return replace(
         verdict,
         kind=HangKind.NOT_ENTERED if local is None or not is_one else kind_of(standing_of(local)),
         is_hang=True,
-        summary=f"{who} not entered {collective}, as NCCL counts{does} for {duration_text(seconds)}; {waiting}.",
+        summary=f"{who} not entered {collective}, as NCCL counts{does}{during}; {waiting}.",
         rank=number if is_one else None,
         collective=collective,
         since_seconds=seconds,

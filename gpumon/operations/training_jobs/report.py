@@ -16,8 +16,12 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UUID_START: Final = 8
 NO_PROBE: Final = Problem(
     ProblemCode.NOT_READ,
-    "Steps, collectives and lines of code come from a probe, and no rank of this job has one.",
-    "Start the job with: gpumon watch COMMAND",
+    "No rank has a probe: py-spy reads lines of code from outside; steps and numbers of collectives are unknown.",
+    "Load the probe with gpumon attach, or start the job with gpumon watch.",
+)
+NO_STACKS: Final = (
+    "No rank has a probe, and stacks cannot be read from outside, so that all that is known comes from NVML, NCCL and "
+    "/proc. {}"
 )
 HIDDEN: Final = Problem(
     ProblemCode.NO_PERMISSION, "The job belongs to another user: its ranks are known as far as /proc shows them."

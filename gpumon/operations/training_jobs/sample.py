@@ -1,16 +1,18 @@
 """The training jobs of this host, looked at for a moment: long enough to see whether they make progress."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, Problem
+from gpumon.core.ranks import RankEvidence
 from gpumon.core.stacks import ThreadStack
 from gpumon.insight.hangs import MIN_COUNTED_SECONDS
 from gpumon.operations.one_shot import PROBE_TIMEOUT_SECONDS, sample_frame
 from gpumon.operations.rank_watch import QUIET_SECONDS
+from gpumon.operations.training_jobs.report import TrainingJobReport, TrainingJobState
 from gpumon.operations.training_jobs.watcher import JobsReading, JobWatcher
 from gpumon.probe.client import ProbeWatcher
 from gpumon.probe.messages import Answer, RequestKind
@@ -25,7 +27,11 @@ _SILENT_SECONDS: Final = 7.0
 _RAS_SECONDS: Final = 3.0
 """Time between two questions to NCCL: the counts of a job that makes progress have changed in between."""
 _COUNTED_SECONDS: Final = MIN_COUNTED_SECONDS + 2.0
-"""For a job whose progress NCCL's counts alone show, as long as they stand still."""
+"""For a job whose progress NCCL's counts or main threads alone show, as long as they stand still."""
+_STILL_SECONDS: Final = 0.9
+"""A rank without a probe whose main thread has not run for this long may stand still."""
+_CONFIRMED_SECONDS: Final = _COUNTED_SECONDS + 6.0
+"""Two readings must agree on a hang, and stacks take their time on a busy host."""
 _READ_SECONDS: Final = 0.5
 _POLL_SECONDS: Final = 0.02
 _MAX_READS: Final = 1 << 20
@@ -84,6 +90,8 @@ def _needed_seconds(reading: JobsReading) -> float:
     counted = [ranks for ranks in running if any(rank.ras_counts is not None for rank in ranks)]
     if any(not any(rank.has_probe or rank.has_progressed for rank in ranks) for ranks in counted):
         return _COUNTED_SECONDS
+    if any(_may_hang(reading.evidence[report.key], report) for report in reading.reports):
+        return _CONFIRMED_SECONDS
     if not reading.is_stalled:
         return _SECONDS
     quiet = time.monotonic() - QUIET_SECONDS
@@ -96,6 +104,14 @@ def _needed_seconds(reading: JobsReading) -> float:
     if not all(rank.stack and rank.is_reachable for rank in ranks):
         return _SILENT_SECONDS
     return _STALLED_SECONDS if all(rank.recording for rank in ranks) else _RECORDING_SECONDS
+
+
+def _may_hang(ranks: Sequence[RankEvidence], report: TrainingJobReport) -> bool:
+    """Whether a job whose main threads alone show progress stands still, and has no verdict yet."""
+    if report.state is TrainingJobState.HANGING or any(rank.has_probe or rank.ras_counts is not None for rank in ranks):
+        return False
+    times = [rank.progressed_monotonic for rank in ranks if not rank.exited and rank.progressed_monotonic is not None]
+    return bool(times) and max(times) <= time.monotonic() - _STILL_SECONDS
 
 
 def _collect_answers(probes: ProbeWatcher, jobs: JobWatcher, stacks: dict[int, tuple[ThreadStack, ...]]) -> None:

@@ -1,5 +1,6 @@
 """The GPU of a process while it is observed: means of its metrics, its clocks, and who else uses it."""
 
+import time
 from collections import Counter
 from collections.abc import Mapping
 from statistics import median
@@ -13,6 +14,7 @@ from gpumon.probe.messages import Probe
 from gpumon.streams.live import LiveStream
 
 _INTERVAL_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.1
 _PERCENT: Final = 100.0
 _SHARES: Final = {
     "utilization_share": "utilization_gpu_percent",
@@ -53,6 +55,13 @@ class DeviceObserver:
     def close(self) -> None:
         """Stop the collector."""
         self._stream.close()
+
+    def find(self, probes: Mapping[int, Probe], seconds: float) -> None:
+        """Wait until a frame shows the GPU of the process, so that its counters are read during the observation."""
+        deadline = time.monotonic() + seconds
+        while self.device is None and time.monotonic() < deadline:
+            self.poll(probes)
+            time.sleep(_POLL_SECONDS)
 
     def begin(self) -> None:
         """Count the frames from now on."""
@@ -139,22 +148,28 @@ class DeviceObserver:
 
 
 class _Match(NamedTuple):
-    """The GPU of a process, the process in NVML's list, and the statistics of its allocator."""
+    """The GPU of a process, the process in NVML's list, and the statistics of its allocator if it has a probe."""
 
     device: Device
     process: Process | None
-    statistics: AllocatorStatistics
+    statistics: AllocatorStatistics | None
 
 
 def _match(pid: int, frame: Frame, probes: Mapping[int, Probe]) -> _Match | None:
-    """The GPU on which the allocator of a process reserves the most memory."""
+    """The GPU on which the allocator of a process reserves the most memory, or without a probe the process itself."""
     matches = [
         _Match(device, owner.process, owner.statistics)
         for device in frame.devices
         for owner in owners_of(device, probes).owners
-        if owner.pid == pid and owner.statistics is not None
+        if owner.pid == pid and (owner.statistics is not None or pid not in probes)
     ]
-    return max(matches, key=lambda match: match.statistics.reserved_bytes, default=None)
+    return max(matches, key=_held_bytes, default=None)
+
+
+def _held_bytes(match: _Match) -> int:
+    if match.statistics is not None:
+        return match.statistics.reserved_bytes
+    return (match.process.memory_bytes if match.process is not None else None) or 0
 
 
 def _difference(first: AllocatorStatistics | None, last: AllocatorStatistics | None, name: str) -> int | None:

@@ -23,8 +23,8 @@ def why_document(report: WhyReport) -> dict[str, Any]:
         "torch_version": report.torch_version,
         "device": _device_document(report, gpu),
         "stages": list(report.stages),
-        "step_seconds": account.step_seconds,
-        "mean_step_seconds": account.mean_seconds,
+        "step_seconds": account.step_seconds if account.has_steps else None,
+        "mean_step_seconds": account.mean_seconds if account.has_steps else None,
         "steps_count": account.steps_count,
         "samples_count": account.samples_count,
         "seconds_observed": report.seconds,
@@ -33,7 +33,7 @@ def why_document(report: WhyReport) -> dict[str, Any]:
         "verdict": {
             "is_decided": verdict.is_decided,
             "summary": verdict.summary,
-            "causes": [_cause_document(cause) for cause in verdict.causes],
+            "causes": [_cause_document(cause, has_steps=verdict.has_steps) for cause in verdict.causes],
         },
         "problems": list(report.problems),
     }
@@ -80,16 +80,16 @@ def _share_document(share: StepShare, account: StepAccount) -> dict[str, Any]:
     }
 
 
-def _cause_document(cause: Bottleneck) -> dict[str, Any]:
+def _cause_document(cause: Bottleneck, *, has_steps: bool) -> dict[str, Any]:
     return {
         "name": cause.name,
         "kind": cause.kind,
         "label": cause.label,
         "seconds": cause.seconds,
         "share": cause.share,
-        "bound_seconds": cause.bound_seconds,
-        "bound_range_seconds": None if cause.bound_range is None else list(cause.bound_range),
-        "base_seconds": cause.base_seconds,
+        "bound_seconds": cause.bound_seconds if has_steps else None,
+        "bound_range_seconds": list(cause.bound_range) if has_steps and cause.bound_range is not None else None,
+        "base_seconds": cause.base_seconds if has_steps else None,
         "evidence": cause.evidence,
         "line": cause.line,
         "experiment": cause.experiment,

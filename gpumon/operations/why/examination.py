@@ -13,7 +13,7 @@ from gpumon.core.stacks import ThreadStack
 from gpumon.core.steps import StepObservation
 from gpumon.insight.bottlenecks.overlays import with_gpu, with_waits
 from gpumon.insight.bottlenecks.sampled_account import sampled_account
-from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, HostEvidence, SlownessEvidence
+from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, HostEvidence, SlownessEvidence, StepAccount
 from gpumon.insight.bottlenecks.slowness_verdict import SlownessVerdict, judge_run
 from gpumon.operations.process_details import stop_problem
 from gpumon.operations.why.device import DeviceObserver
@@ -31,15 +31,15 @@ _MAX_HERTZ: Final = 64
 """A sample takes the GIL for about 0.2 ms, so a training run that is limited by Python pays 0.4 % for 20 per second."""
 _STEPS: Final = 8
 """A slow training run is observed for this many steps, within `MAX_SECONDS`."""
-_SETTLE_SECONDS: Final = 3.0
+SETTLE_SECONDS: Final = 3.0
 _GRACE_SECONDS: Final = 35.0
-_POLL_SECONDS: Final = 0.1
+POLL_SECONDS: Final = 0.1
 _STACKS_SECONDS: Final = 0.5
-_NO_PROBE: Final = (
-    "Start the program with gpumon watch -- python train.py, or add a probe with gpumon attach {pid} (Python 3.14)."
-)
+_NO_PROBE: Final = "Start the program with gpumon watch -- python train.py, or add a probe with gpumon attach {pid}."
 PASSIVE: Final = "passive"
 TRACE: Final = "trace"
+OUTSIDE: Final = "outside"
+KERNEL: Final = "kernel"
 
 
 class ExaminationProgress(NamedTuple):
@@ -67,7 +67,8 @@ class WhyReport:
         world_size: Number of processes of the job, or None.
         torch_version: PyTorch's version, or None.
         device: Its GPU; None for a training run on the CPU.
-        stages: What was done: ``passive``, ``trace``.
+        stages: What was done: ``passive`` and ``trace`` with a probe; without one, ``outside`` where the stacks were
+            read from outside, or ``kernel`` where only the kernel and the driver report something.
         seconds: How long the process was observed.
         evidence: What was measured.
         verdict: The verdict.
@@ -97,6 +98,16 @@ class Listener(NamedTuple):
 
     on_progress: Callable[[ExaminationProgress], None] = lambda _: None
     is_cancelled: Callable[[], bool] = lambda: False
+
+    def note(self, stage: str, seconds: float, total_seconds: float) -> None:
+        """Report progress.
+
+        Raises:
+            CommandError: The examination was cancelled.
+        """
+        if self.is_cancelled():
+            raise CommandError(Problem(ProblemCode.NOT_READ, "The examination was cancelled."), ExitCode.USAGE)
+        self.on_progress(ExaminationProgress(stage, seconds, total_seconds))
 
 
 class ProbeSource(Protocol):
@@ -152,7 +163,15 @@ def examine(
     problems = []
     if has_gpu and gpu is None:
         problems.append("No frame of the collector shows the GPU of this process, so its utilization is unknown.")
-    evidence = _evidence(probe, observed, gpu or GpuEvidence() if has_gpu else None)
+    reading = probe.reading
+    subject = Subject(
+        pid,
+        probe.process.command,
+        probe.process.rank,
+        probe.process.world_size,
+        None if reading is None else reading.torch_version,
+    )
+    evidence = evidence_of(subject, observed, gpu or GpuEvidence() if has_gpu else None)
     return WhyReport(
         pid=pid,
         command=probe.process.command,
@@ -178,17 +197,17 @@ def find_probe(pid: int, watcher: ProbeSource) -> Probe:
     Raises:
         CommandError: There is no such process, it has no probe, or it is stopped.
     """
-    _refuse_stopped(pid)
-    deadline = time.monotonic() + _SETTLE_SECONDS
-    watcher.settle(_SETTLE_SECONDS)
+    refuse_stopped(pid)
+    deadline = time.monotonic() + SETTLE_SECONDS
+    watcher.settle(SETTLE_SECONDS)
     while (probe := watcher.probes.get(pid)) is not None and time.monotonic() < deadline:
         if probe.reading is not None:
             return probe
-        time.sleep(_POLL_SECONDS)
+        time.sleep(POLL_SECONDS)
     if not Path(f"/proc/{pid}").exists():
         raise CommandError(Problem(ProblemCode.NOT_FOUND, f"There is no process {pid}."), ExitCode.MISSING_PREREQUISITE)
     if probe is not None:
-        reason = f"The probe of process {pid} has not answered for {_SETTLE_SECONDS:.0f} s."
+        reason = f"The probe of process {pid} has not answered for {SETTLE_SECONDS:.0f} s."
         remedy = "The process may be in a long call that holds the GIL; try again."
         raise CommandError(Problem(ProblemCode.UNRESPONSIVE, reason, remedy), ExitCode.MISSING_PREREQUISITE)
     raise CommandError(
@@ -197,14 +216,29 @@ def find_probe(pid: int, watcher: ProbeSource) -> Probe:
     )
 
 
-def _refuse_stopped(pid: int) -> None:
+def refuse_stopped(pid: int) -> None:
+    """Refuse a process that is stopped.
+
+    Raises:
+        CommandError: It is.
+    """
     problem = stop_problem(pid)
     if problem is not None:
         raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
 
 
-class _Observed(NamedTuple):
-    """The answer of the probe, and the host in the same time."""
+class Subject(NamedTuple):
+    """A process that is examined; its attributes are those of `WhyReport`."""
+
+    pid: int
+    command: str
+    rank: int | None = None
+    world_size: int | None = None
+    torch_version: str | None = None
+
+
+class Observed(NamedTuple):
+    """What was observed of a process, and the host in the same time."""
 
     observation: StepObservation
     host: HostEvidence
@@ -216,7 +250,7 @@ def _observe(
     device: DeviceObserver | None,
     seconds: float,
     listener: Listener,
-) -> _Observed:
+) -> Observed:
     """Have the probe observe the process, and watch its GPU and the host meanwhile.
 
     Raises:
@@ -224,7 +258,7 @@ def _observe(
     """
     pid = probe.pid
     if device is not None:
-        _wait_for_device(device, watcher)
+        device.find(watcher.probes, SETTLE_SECONDS)
         device.begin()
     host = HostObserver(pid)
     begin = time.monotonic()
@@ -232,14 +266,12 @@ def _observe(
     number = watcher.ask(pid, RequestKind.OBSERVE, milliseconds=round(1000 * seconds), hertz=hertz)
     next_stacks = begin + _STACKS_SECONDS
     while (now := time.monotonic()) < begin + seconds + _GRACE_SECONDS:
-        if listener.is_cancelled():
-            raise CommandError(Problem(ProblemCode.NOT_READ, "The examination was cancelled."), ExitCode.USAGE)
-        listener.on_progress(ExaminationProgress("observing", min(now - begin, seconds), seconds))
+        listener.note("observing", min(now - begin, seconds), seconds)
         for message in watcher.inbox.drain():
             if not isinstance(message, Answer) or message.pid != pid:
                 continue
             if message.id == number:
-                return _Observed(_observation(probe, message), host.evidence())
+                return Observed(_observation(probe, message), host.evidence())
             if isinstance(message.result, tuple):
                 host.add_stacks([item for item in message.result if isinstance(item, ThreadStack)])
         host.poll()
@@ -248,43 +280,39 @@ def _observe(
         if next_stacks <= now < begin + seconds - _STACKS_SECONDS:
             next_stacks = now + _STACKS_SECONDS
             watcher.ask(pid, RequestKind.STACKS)
-        watcher.inbox.arrived.wait(_POLL_SECONDS)
-    _refuse_stopped(pid)
+        watcher.inbox.arrived.wait(POLL_SECONDS)
+    refuse_stopped(pid)
     raise CommandError(
         Problem(ProblemCode.UNRESPONSIVE, f"The probe of process {pid} has not answered."),
         ExitCode.MISSING_PREREQUISITE,
     )
 
 
-def _evidence(probe: Probe, observed: _Observed, gpu: GpuEvidence | None) -> SlownessEvidence:
-    """What was observed, with the account of the median step."""
-    observation, world_size = observed.observation, probe.process.world_size
-    lines, has_gpu = SourceLines(probe.pid), gpu is not None
-    thread_account = with_waits(
-        sampled_account(observation, lines.line, has_gpu=has_gpu),
-        observation,
-        observed.host,
-        world_size,
-        has_gpu=has_gpu,
-    )
+def evidence_of(
+    subject: Subject, observed: Observed, gpu: GpuEvidence | None, account: StepAccount | None = None
+) -> SlownessEvidence:
+    """What was observed, with the account of the median step.
+
+    Args:
+        subject: The process.
+        observed: What was observed of it and of the host.
+        gpu: Its GPU; None for a training run on the CPU.
+        account: What the main thread does; None for the account of its samples.
+    """
+    observation, has_gpu = observed.observation, gpu is not None
+    lines = SourceLines(subject.pid)
+    account = account or sampled_account(observation, lines.line, has_gpu=has_gpu)
+    thread_account = with_waits(account, observation, observed.host, subject.world_size, has_gpu=has_gpu)
     return SlownessEvidence(
         account=thread_account if gpu is None else with_gpu(thread_account, gpu),
         host=observed.host,
         gpu=gpu,
-        rank=probe.process.rank,
-        world_size=world_size,
-        torch_version=None if probe.reading is None else probe.reading.torch_version,
+        rank=subject.rank,
+        world_size=subject.world_size,
+        torch_version=subject.torch_version,
         thread_account=thread_account,
         hints=lines.settings(),
     )
-
-
-def _wait_for_device(device: DeviceObserver, watcher: ProbeSource) -> None:
-    """Wait until a frame shows the GPU of the process, so that its counters are read during the observation."""
-    deadline = time.monotonic() + _SETTLE_SECONDS
-    while device.device is None and time.monotonic() < deadline:
-        device.poll(watcher.probes)
-        time.sleep(_POLL_SECONDS)
 
 
 def _observation(probe: Probe, answer: Answer) -> StepObservation:

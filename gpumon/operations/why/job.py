@@ -3,23 +3,18 @@
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 from gpumon.core.inbox import Inbox
 from gpumon.core.problems import CommandError, Problem
-from gpumon.core.procfs import find_stat
-from gpumon.distributed.environment import read_environment
 from gpumon.insight.bottlenecks.causes.other_ranks import find_straggler
 from gpumon.insight.bottlenecks.slowness_evidence import Straggler
 from gpumon.insight.bottlenecks.slowness_verdict import judge_run
-from gpumon.operations.why.examination import Listener, WhyReport, examine, find_probe
+from gpumon.operations.why.examination import Listener, WhyReport, examine
 from gpumon.probe.client import ProbeWatcher
 from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
 
 _POLL_SECONDS: Final = 0.05
-_MAX_RANKS: Final = 64
-_JOB_VARIABLES: Final = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,33 +55,6 @@ class _Branch:
     def ask(self, pid: int, ask: RequestKind | str, **arguments: int) -> int:
         """Send a request."""
         return self._watcher.ask(pid, ask, **arguments)
-
-
-def ranks_of(pid: int, watcher: ProbeWatcher) -> tuple[int, ...]:
-    """The processes with a probe on this host that belong to the job of a process, by rank.
-
-    A process that a rank has started has the environment of the rank, and is none.
-
-    Args:
-        pid: One of its ranks.
-        watcher: The connection to the probes; started.
-
-    Raises:
-        CommandError: There is no such process, or it has no probe.
-    """
-    own = find_probe(pid, watcher)
-    name = _job_name(pid)
-    members = [
-        probe
-        for probe in watcher.probes.values()
-        if probe.pid == pid
-        or (name and probe.process.world_size == own.process.world_size and _job_name(probe.pid) == name)
-    ]
-    pids = {probe.pid for probe in members}
-    stats = {probe.pid: find_stat(f"/proc/{probe.pid}") for probe in members}
-    children = {child for child, stat in stats.items() if stat is not None and stat.parent in pids}
-    ranks = [probe for probe in members if probe.pid == pid or probe.pid not in children]
-    return tuple(probe.pid for probe in sorted(ranks, key=lambda probe: probe.process.rank or 0))[:_MAX_RANKS]
 
 
 def examine_job(
@@ -146,10 +114,3 @@ def compared(reports: tuple[WhyReport, ...], problems: Mapping[int, Problem]) ->
 def _with_straggler(report: WhyReport, straggler: Straggler) -> WhyReport:
     evidence = replace(report.evidence, straggler=straggler)
     return replace(report, evidence=evidence, verdict=judge_run(evidence))
-
-
-def _job_name(pid: int) -> tuple[str, ...]:
-    """What the processes of a job have in common; empty if nothing is known."""
-    environment, _ = read_environment(Path(f"/proc/{pid}"))
-    values = tuple(environment.get(name, "") for name in _JOB_VARIABLES)
-    return values if any(values) else ()

@@ -23,7 +23,9 @@ def status_text(frame: Frame, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> st
     device_columns = fit_columns(DEVICE_COLUMNS, width)
     columns = [column for column in PROCESS_COLUMNS if not column.is_optional and column.id != "share"]
     process_columns = fit_columns(columns, width)
-    view = ViewState(Store(), frame, (), "", thresholds=thresholds)
+    store = Store()
+    store.apply(frame)
+    view = ViewState(store, frame, (), "", thresholds=thresholds)
     lines = [f"{(plain(host_line(frame)))} · {versions_text(frame)}".strip(), "", plain(headings(device_columns))]
     lines += [plain(row_line(device_columns, row)) for row in device_rows(view)]
     processes = process_rows(frame)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from functools import lru_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,8 +33,17 @@ def recording(is_brief: bool = False) -> dict[str, Any]:
         is_brief: Whether to report only how many collectives the groups have entered and completed; this reads no CUDA
             event, and takes less than 0.1 ms.
     """
-    dumps = list(_dumps(is_brief))
-    known = _known_groups()
+    return recording_of(list(_dumps(is_brief)), _known_groups())
+
+
+def recording_of(dumps: list[dict[str, Any]], known: dict[str, dict[str, Any]] | None = None) -> dict[str, Any]:
+    """The same fields, from the dumps of a process.
+
+    Args:
+        dumps: What the recorders contain, in the format of PyTorch 2.4 and later.
+        known: The process groups of the process, with their ranks and backends, if they can be asked.
+    """
+    known = known or {}
     groups: dict[str, dict[str, Any]] = {}
     collectives: list[dict[str, Any]] = []
     for dump in dumps:
@@ -67,12 +77,12 @@ def _add_groups(
         The names of the groups by ``pg_id``, which numbers them in this process.
     """
     names = {str(entry["pg_id"]): _name(*entry["process_group"]) for entry in entries}
-    by_number = {name.partition(" ")[0]: name for name in known}
     status = dump.get("pg_status") or {}
     config = {key: value for key, value in (dump.get("pg_config") or {}).items() if key}
+    ranks = {_name(item.get("name", key), item.get("desc", "")): item.get("ranks") for key, item in config.items()}
+    by_number = {name.partition(" ")[0]: name for name in (*ranks, *known)}
     for key in status:
         names.setdefault(key, by_number.get(key, key))
-    ranks = {_name(item.get("name", key), item.get("desc", "")): item.get("ranks") for key, item in config.items()}
     for key, name in names.items():
         entered = [e["collective_seq_id"] for e in entries if str(e["pg_id"]) == key and not e.get("is_p2p")]
         item = status.get(key) or {}
@@ -152,5 +162,6 @@ def _number(text: object) -> int | None:
     return number if number >= 0 else None
 
 
+@lru_cache(maxsize=64)
 def _numbers(text: object) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", str(text or ""))][:_MAX_RANKS]

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     StepCall = Callable[[object], None]
 
 _STEP_CALLS = "_gpumon_probe_steps"
-"""Attribute of `sys` with a list of one function, which PyTorch calls after each step of an optimizer. A process has
-one hook, because removing one while it runs would raise an exception in the program. gpumon watch adds it."""
+"""Attribute of `sys` with a list: the function that PyTorch calls after each step of an optimizer and, unless gpumon
+watch has added it, the hook that calls it. A process has one hook, because removing one while it runs would raise an
+exception in the program."""
+_TABLE = "_global_optimizer_post_hooks"
 
 
 class Hooks:
@@ -95,10 +97,8 @@ def _register_step_hook() -> None:
     hook could make it compile again; then the backward passes are the steps.
     """
     optimizer, compiler = (_namespace(name) for name in ("torch.optim.optimizer", "torch.compiler"))
-    dynamo = _namespace("torch._dynamo.utils").get("counters", {})
     register, is_compiling = optimizer.get("register_optimizer_step_post_hook"), compiler.get("is_compiling")
-    has_compiled = bool(dynamo.get("frames")) if isinstance(dynamo, dict) else True
-    if register and is_compiling and not optimizer.get("_global_optimizer_post_hooks", True) and not has_compiled:
+    if register and is_compiling and not optimizer.get(_TABLE, True) and not _has_compiled():
         calls: list[StepCall] = [_ignore]
 
         def count_step(optimizer: object, *_: object) -> None:
@@ -107,7 +107,26 @@ def _register_step_hook() -> None:
 
         _hide_from_dynamo(count_step)
         register(count_step)
+        calls.append(count_step)
         vars(sys)[_STEP_CALLS] = calls
+
+
+def forget_step_hook() -> None:
+    """Take the hook out of PyTorch's table, if the probe has put it there and it is the only one.
+
+    The program may be in the middle of going through the table, which therefore is replaced, not changed.
+    """
+    optimizer = _namespace("torch.optim.optimizer")
+    table, calls = optimizer.get(_TABLE) or {}, vars(sys).get(_STEP_CALLS, ())
+    if len(calls) > 1 and list(table.values()) == calls[1:] and not _has_compiled():
+        optimizer[_TABLE] = type(table)()
+        del vars(sys)[_STEP_CALLS]
+
+
+def _has_compiled() -> bool:
+    """Whether `torch.compile` has compiled something, which it may do again when PyTorch's table changes."""
+    counters = _namespace("torch._dynamo.utils").get("counters", {})
+    return bool(counters.get("frames")) if isinstance(counters, dict) else True
 
 
 def _hide_from_dynamo(*owners: Any) -> None:

@@ -57,12 +57,21 @@ class Requests:
         allocator: Its allocator.
         training: Its training.
         sample_now: Has the probe send statistics as soon as possible.
+        detach: Has the probe end and leave the process.
     """
 
-    def __init__(self, torch: Torch, allocator: Allocator, training: Training, sample_now: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        torch: Torch,
+        allocator: Allocator,
+        training: Training,
+        sample_now: Callable[[], None],
+        detach: Callable[[], None],
+    ) -> None:
         self._torch = torch
         self._allocator = allocator
         self._sample_now = sample_now
+        self._detach = detach
         self._rest_until = 0.0
         self._pending: list[_Pending] = []
         self._kineto: Kineto | None = None
@@ -75,6 +84,7 @@ class Requests:
             "memory_history": (self._memory_history, True),
             "stacks": (_stacks, False),
             "flight_recorder": (_flight_recorder, False),
+            "detach": (self._end, False),
         }
         """By kind: what answers the request, and whether that needs a CUDA context."""
 
@@ -176,6 +186,10 @@ class Requests:
         from .allocator_history import record
 
         return record(self._torch, request)
+
+    def _end(self, _: Fields) -> Fields:
+        self._detach()
+        return {}
 
     def _empty_cache(self, _: Fields) -> Fields:
         before = self._allocator.devices()

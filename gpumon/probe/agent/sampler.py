@@ -56,19 +56,22 @@ class Sampler:
     Args:
         opens_at: The state of PyTorch, one of `STATES`, from which on there is a socket.
         observe: Registers the OOM observer; called with every sample, because it needs a CUDA context.
+        forget: Removes the rest of the probe from the process, after a client has requested that.
     """
 
-    def __init__(self, opens_at: str, observe: Callable[[], None]) -> None:
+    def __init__(self, opens_at: str, observe: Callable[[], None], forget: Callable[[], None]) -> None:
         self.torch = Torch()
         self.allocator = Allocator(self.torch)
         self.oom_writer = OomWriter(self.torch, self.allocator)
         self.training = Training()
         self.server = SocketServer()
-        self.requests = Requests(self.torch, self.allocator, self.training, self._sample_now)
+        self.requests = Requests(self.torch, self.allocator, self.training, self._sample_now, self._detach)
         self._hooks = Hooks(self.training)
         self.stack_timer = StackTimer()
         self._opens_at = opens_at
         self._observe = observe
+        self._forget = forget
+        self._is_detaching = False
         self._is_stopping = False
         self._is_pausing = False
         self._has_ended = _thread.allocate_lock()
@@ -202,9 +205,16 @@ class Sampler:
         except BaseException:  # the probe ends silently and the program goes on
             log_exception()
         finally:
+            if self._is_detaching:
+                self._hooks.remove()
+                self._forget()
             if not self._is_pausing:
                 self._close()
             self._has_ended.release()
+
+    def _detach(self) -> None:
+        """End the thread after the requests that have arrived, and remove the probe from the process."""
+        self._is_detaching = self._is_stopping = True
 
     def _wait_for_torch(self, wakeup: OwnedSocket) -> None:
         """Wait without a socket: most processes never import PyTorch, and most forked ones never use it.

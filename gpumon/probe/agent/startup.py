@@ -5,14 +5,23 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from functools import partial
 
 from . import no_collections
 from .debug import log_exception
-from .hooks import set_step_call
+from .hooks import forget_step_hook, set_step_call
 from .sampler import Sampler
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
 
 _MARK = "_gpumon_probe_pid"
 """Attribute of `sys` with the PID of a process that has a probe."""
+_LASTING = "_gpumon_probe_calls"
+"""Attribute of `sys` with what Python and PyTorch keep until the process ends: a `partial` for each, whose function is
+that of the latest probe, or nothing after `_forget`."""
+_NAME = "_gpumon_probe_agent"
 _STOP_TIMEOUT_SECONDS = 0.5
 """Longest time that the exit of the program waits for the probe; stopping takes about a millisecond."""
 _PAUSE_TIMEOUT_SECONDS = 0.5
@@ -26,7 +35,7 @@ _is_observing = False
 
 
 def start(opens_at: str = "waiting_for_torch") -> None:
-    """Start the probe of this process, unless there is one or GPUMON_PROBE is 0.
+    """Start the probe of this process, unless GPUMON_PROBE is 0; if there is one, it opens its socket as early as said.
 
     Args:
         opens_at: When the probe opens its socket: at once, from ``cpu_only`` on (PyTorch is imported), or from
@@ -37,14 +46,20 @@ def start(opens_at: str = "waiting_for_torch") -> None:
         RuntimeError: The process cannot start a thread.
     """
     global _sampler, _has_hooks  # noqa: PLW0603 - a process has one probe
-    if os.environ.get("GPUMON_PROBE") == "0" or vars(sys).get(_MARK) == os.getpid():
+    if os.environ.get("GPUMON_PROBE") == "0":
+        return
+    if vars(sys).get(_MARK) == os.getpid():
+        _sampler.open_from(opens_at)
         return
     vars(sys)[_MARK] = os.getpid()
-    _sampler = Sampler(opens_at, _observe)
+    _sampler = Sampler(opens_at, _observe, _forget)
     if not _has_hooks:
         _has_hooks = True
         atexit.register(_at_exit)
-        os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork)
+        lasting = {"before": _before_fork, "after_in_parent": _after_fork_in_parent, "after_in_child": _after_fork}
+        added = _redirect(lasting)
+        if added:
+            os.register_at_fork(**added)
     try:
         _sampler.start()
     except BaseException:  # also what a signal handler of the program raises, which may be after the start
@@ -57,6 +72,32 @@ def stop() -> None:
     """Stop the probe. It can be started again."""
     _sampler.stop(_STOP_TIMEOUT_SECONDS)
     vars(sys).pop(_MARK, None)
+
+
+def _redirect(functions: dict[str, Callable[..., None]]) -> dict[str, Any]:
+    """Have lasting callables call these functions; return those that did not exist and have to be registered."""
+    calls = vars(sys).setdefault(_LASTING, {})
+    added = {name: partial(function) for name, function in functions.items() if name not in calls}
+    calls.update(added)
+    for name, function in functions.items():
+        calls[name].__setstate__((function, (), {}, {}))
+    return added
+
+
+def _forget() -> None:
+    """Leave nothing of the probe in the process, on its thread at its end, except lasting callables that do nothing."""
+    global _has_hooks, _is_observing  # noqa: PLW0603 - a process has one probe
+    vars(sys).pop(_MARK, None)
+    _has_hooks = _is_observing = False
+    atexit.unregister(_at_exit)
+    for call in vars(sys).get(_LASTING, {}).values():
+        call.__setstate__(("".format, (), {}, {}))  # accepts everything; no code of the probe stays referenced
+    try:
+        forget_step_hook()
+    except Exception:  # a release of PyTorch with another table, which keeps a hook that does nothing
+        log_exception()
+    for name in [name for name in sys.modules if name.partition(".")[0] == _NAME]:
+        del sys.modules[name]
 
 
 def start_at_cuda_init() -> None:
@@ -90,7 +131,8 @@ def _observe() -> None:
     if not _is_observing:
         _is_observing = True
         try:
-            _sampler.torch.observe_out_of_memory(_on_out_of_memory)
+            for observer in _redirect({"out_of_memory": _on_out_of_memory}).values():
+                _sampler.torch.observe_out_of_memory(observer)
         except Exception:  # cudaMallocAsync and old releases have no observers
             log_exception()
 
@@ -150,4 +192,4 @@ def _after_fork() -> None:
         log_exception()
 
 
-_sampler = Sampler("live", _observe)
+_sampler = Sampler("live", _observe, _forget)

@@ -1,34 +1,46 @@
-"""Loads the probe into a running process with `sys.remote_exec`, which Python has from 3.14 on."""
+"""Loads the probe into a running process: by a pending call up to Python 3.13, with `sys.remote_exec` from 3.14 on."""
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from os import devnull
 from pathlib import Path
 from typing import Final
 
-from gpumon.core.problems import CommandError
+from gpumon.core.problems import CommandError, ProblemCode
+from gpumon.probe.attach.access import Attachability, AttachState, attachability, check_access
 from gpumon.probe.attach.errors import (
-    MIN_VERSION,
+    REMOTE_EXEC_VERSION,
     disabled,
     ended,
     failed,
+    keeps_probe,
     no_temporary_folder,
     other_file_system,
     other_temporary_folder,
     timed_out,
-    too_old,
     unreadable,
 )
-from gpumon.probe.attach.handshake import listening_in
+from gpumon.probe.attach.handshake import end_probe, listening_in
+from gpumon.probe.attach.injection import pending_call
 from gpumon.probe.attach.interpreter import remote_exec
-from gpumon.probe.attach.script_dir import AttachOutcome, ScriptDir
-from gpumon.probe.attach.target import Target, read_target
+from gpumon.probe.attach.script_dir import AttachOutcome, ScriptDir, outcome_in_memory
+from gpumon.probe.attach.script_text import pending_text
+from gpumon.probe.attach.target import RefusalError, Target, read_target
+
+__all__ = ["AttachState", "Attachability", "Attached", "attach", "attachability", "detach"]
 
 _PROC_TIMEOUT_SECONDS: Final = 5.0
 _HELLO_SECONDS: Final = 0.5
 _POLL_SECONDS: Final = 0.05
+_REQUEST_SECONDS: Final = 3600.0
+"""How long a request waits in a process that runs no Python code; later it does nothing."""
+_TRACED_SECONDS: Final = 0.5
+_QUIET_SECONDS: Final = 3.0
+"""After this time without an answer, `attach` reports that it waits."""
 _EMPTY_SCRIPT: Final = Path(devnull)
 
 
@@ -41,19 +53,25 @@ class Attached:
         was_there: Whether it had a probe before.
         folder: Where the probe listens; None if the folder belongs to another user, or if the probe waits for the
             first CUDA context.
+        stopped_seconds: How long the main thread stood still, or None if that was not measured.
     """
 
     target: Target
     was_there: bool
     folder: Path | None
+    stopped_seconds: float | None = None
 
 
-def attach(pid: int, timeout_seconds: float = 10.0) -> Attached:
+def attach(pid: int, timeout_seconds: float = 10.0, on_wait: Callable[[Target], None] | None = None) -> Attached:
     """Start a probe in a process, and wait until it answers.
+
+    A process that has accepted the request and not run it within the timeout still runs it within an hour, unless this
+    function is interrupted.
 
     Args:
         pid: The PID in gpumon's PID namespace.
         timeout_seconds: Longest time to wait.
+        on_wait: Called once, with the process, if it has accepted the request and has not run it after 3 s.
 
     Raises:
         CommandError: The probe cannot be loaded, or does not answer yet.
@@ -62,8 +80,20 @@ def attach(pid: int, timeout_seconds: float = 10.0) -> Attached:
     folder = listening_in(target)
     if folder is not None:
         return Attached(target, was_there=True, folder=folder)
-    if target.named_version is not None and target.named_version < MIN_VERSION:
-        raise too_old(target, target.named_version)
+    deadline = time.monotonic() + _TRACED_SECONDS
+    while True:
+        try:
+            check_access(target)
+            return _load(target, timeout_seconds, on_wait)
+        except RefusalError as error:  # another gpumon may trace the process for a moment
+            if error.problem.code is not ProblemCode.NO_PERMISSION or time.monotonic() > deadline:
+                raise
+        time.sleep(_POLL_SECONDS)
+
+
+def _load(target: Target, timeout_seconds: float, on_wait: Callable[[Target], None] | None) -> Attached:
+    if target.named_version is None or target.named_version < REMOTE_EXEC_VERSION:
+        return _with_pending_call(target, timeout_seconds, on_wait)
     if target.has_other_file_system:
         raise other_file_system(target)
     try:
@@ -73,9 +103,23 @@ def attach(pid: int, timeout_seconds: float = 10.0) -> Attached:
     try:
         if not target.sees(script_dir.script):
             raise other_temporary_folder(target, script_dir.folder.parent)
-        return _run_script(target, script_dir, timeout_seconds)
+        return _run_script(target, script_dir, timeout_seconds, on_wait)
     finally:
         script_dir.close()
+
+
+def _with_pending_call(target: Target, timeout_seconds: float, on_wait: Callable[[Target], None] | None) -> Attached:
+    """Start a probe in a process of Python 3.8 to 3.13."""
+    deadline = time.time() + max(timeout_seconds, _REQUEST_SECONDS)
+    with pending_call(target, pending_text(target), deadline) as call:
+        try:
+            attached = _wait_for_probe(
+                target, call.is_waiting, partial(outcome_in_memory, target), timeout_seconds, on_wait
+            )
+        except KeyboardInterrupt:
+            call.expire_at(0)
+            raise
+    return replace(attached, stopped_seconds=call.stopped_seconds)
 
 
 def _read_with_timeout(pid: int) -> Target:
@@ -98,10 +142,33 @@ def _read_with_timeout(pid: int) -> Target:
     return results[0]
 
 
-def _run_script(target: Target, script_dir: ScriptDir, timeout_seconds: float) -> Attached:
+def detach(pid: int, timeout_seconds: float = 10.0) -> Target | None:
+    """End the probe of a process, and wait until it has left; return the process, or None if no probe listened.
+
+    Args:
+        pid: The PID in gpumon's PID namespace.
+        timeout_seconds: Longest time to wait.
+
+    Raises:
+        CommandError: The process cannot be read, or its probe has not ended in time.
+    """
+    target = _read_with_timeout(pid)
+    has_ended = end_probe(target, timeout_seconds)
+    if has_ended is False:
+        raise keeps_probe(target, timeout_seconds)
+    return target if has_ended else None
+
+
+def _run_script(
+    target: Target, script_dir: ScriptDir, timeout_seconds: float, on_wait: Callable[[Target], None] | None
+) -> Attached:
+    """Start a probe in a process of Python 3.14 or later."""
     try:
         remote_exec(target, script_dir.script)
-        return _wait_for_probe(target, script_dir, timeout_seconds)
+        return _wait_for_probe(target, script_dir.is_waiting, script_dir.outcome, timeout_seconds, on_wait)
+    except CommandError:
+        script_dir.stop_waiting()
+        raise
     except KeyboardInterrupt:
         if script_dir.outcome() is None:
             with suppress(CommandError):
@@ -109,18 +176,40 @@ def _run_script(target: Target, script_dir: ScriptDir, timeout_seconds: float) -
         raise
 
 
-def _wait_for_probe(target: Target, script_dir: ScriptDir, timeout_seconds: float) -> Attached:
-    deadline = time.monotonic() + timeout_seconds
+def _wait_for_probe(
+    target: Target,
+    is_waiting: Callable[[], bool],
+    find_outcome: Callable[[], AttachOutcome | None],
+    timeout_seconds: float,
+    on_wait: Callable[[Target], None] | None,
+) -> Attached:
+    """Wait until the probe answers.
+
+    Args:
+        target: The process.
+        is_waiting: Whether it has not run the request yet.
+        find_outcome: Reads what it reports, once or for some time after it has run the request.
+        timeout_seconds: Longest time to wait.
+        on_wait: As for `attach`.
+
+    Raises:
+        CommandError: It does not, or the process has ended.
+    """
+    start = time.monotonic()
+    outcome: AttachOutcome | None = None
     while True:
-        outcome = script_dir.outcome()
+        outcome = outcome or find_outcome()
         attached = None if outcome is None else _attached(target, outcome)
         if attached is not None:
             return attached
         if target.state is None:
             raise ended(target)
-        if time.monotonic() >= deadline:
-            script_dir.stop_waiting()
-            raise timed_out(target, timeout_seconds, has_run=outcome is not None)
+        seconds = time.monotonic() - start
+        if on_wait is not None and seconds > _QUIET_SECONDS and is_waiting():
+            on_wait(target)
+            on_wait = None
+        if seconds >= timeout_seconds:
+            raise timed_out(target, timeout_seconds, has_run=not is_waiting())
         time.sleep(_POLL_SECONDS)
 
 

@@ -1,14 +1,19 @@
 """Why a probe cannot be loaded into a Python process: one function per cause, each with a reason and a remedy."""
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from gpumon.core.problems import CommandError, ProblemCode
+from gpumon.core.procfs import find_command, read_status
 from gpumon.core.text import safe_text
-from gpumon.probe.attach.target import Target
+from gpumon.probe.attach.target import RefusalError, Target
 
-MIN_VERSION: Final = (3, 14)
-"""The first Python with `sys.remote_exec`."""
+MIN_VERSION: Final = (3, 8)
+"""The first Python into which the probe can be loaded while it runs."""
+REMOTE_EXEC_VERSION: Final = (3, 14)
+"""The first Python with `sys.remote_exec`, which gpumon uses from there on."""
 
 _ALTERNATIVES: Final = (
     "Restart the process with `gpumon watch -- COMMAND`, or add `import gpumon.probe; gpumon.probe.start()` to it."
@@ -16,11 +21,12 @@ _ALTERNATIVES: Final = (
 _DISABLED: Final = "PYTHON_DISABLE_REMOTE_DEBUG"
 _OPTION: Final = "disable-remote-debug"
 _DEFAULT_FOLDER: Final = Path("/tmp")  # noqa: S108 - only compared with the one that the process sees
-_NO_ATTACH: Final = "3"
+NO_ATTACH: Final = "3"
+"""The value of kernel.yama.ptrace_scope that forbids everything, to root too, until the next boot."""
 _PTRACE_SCOPES: Final = {
     "1": "only parent processes to access the memory of their children",
     "2": "only root to access the memory of other processes",
-    _NO_ATTACH: "no process to access the memory of another one",
+    NO_ATTACH: "no process to access the memory of another one",
 }
 """What kernel.yama.ptrace_scope allows, by its value; with 0, and without Yama, all processes of the same user may."""
 
@@ -32,7 +38,8 @@ def too_old(target: Target, version: tuple[int, ...]) -> CommandError:
         target: The process.
         version: Major, minor and, if known, micro version.
     """
-    return CommandError.missing(
+    return RefusalError.because(
+        "Python too old",
         ProblemCode.NOT_SUPPORTED,
         f"{target} runs Python {_dotted(version)}. Loading the probe into a running process requires Python "
         f"{_dotted(MIN_VERSION)} or later.",
@@ -42,7 +49,8 @@ def too_old(target: Target, version: tuple[int, ...]) -> CommandError:
 
 def other_file_system(target: Target) -> CommandError:
     """The process has another root file system."""
-    return CommandError.missing(
+    return RefusalError.because(
+        "other file system",
         ProblemCode.NOT_SUPPORTED,
         f"{target} runs in another file system, such as a container. gpumon does not run its {_program(target)} here.",
         f"Run `gpumon attach {target.own_pid}` inside its container, where gpumon must be installed: use docker exec, "
@@ -52,7 +60,8 @@ def other_file_system(target: Target) -> CommandError:
 
 def no_temporary_folder(error: OSError) -> CommandError:
     """The folder for the script cannot be created."""
-    return CommandError.missing(
+    return RefusalError.because(
+        "no TMPDIR",
         ProblemCode.NOT_WRITTEN,
         f"gpumon cannot create its temporary folder: {safe_text(error.strerror or str(error), 200)}.",
         "Set TMPDIR to a writable folder.",
@@ -61,7 +70,8 @@ def no_temporary_folder(error: OSError) -> CommandError:
 
 def other_temporary_folder(target: Target, folder: Path) -> CommandError:
     """The process does not see the folder for the script."""
-    return CommandError.missing(
+    return RefusalError.because(
+        "other /tmp",
         ProblemCode.NOT_SUPPORTED,
         f"{target} does not see gpumon's temporary folder in {safe_text(str(folder), 200)}. It may be a service with a "
         "private /tmp.",
@@ -72,7 +82,8 @@ def other_temporary_folder(target: Target, folder: Path) -> CommandError:
 def no_interpreter(target: Target) -> CommandError:
     """The process is a program that embeds Python, and gpumon runs another version of Python."""
     version = _dotted(target.named_version or ())
-    return CommandError.missing(
+    return RefusalError.because(
+        "embeds Python",
         ProblemCode.NOT_FOUND,
         f"{target} is a program that embeds Python {version}. gpumon needs a Python {version} interpreter to load the "
         "probe into it.",
@@ -91,7 +102,7 @@ def cannot_run(target: Target, output: str) -> CommandError:
         reason = f"The Python interpreter of {target.name} was replaced or removed since it started"
     else:
         reason = f"gpumon cannot run {_program(target)}, the Python interpreter of {target.name}"
-    return CommandError.missing(ProblemCode.NOT_SUPPORTED, _with_detail(reason, output), _ALTERNATIVES)
+    return RefusalError.because("not accepted", ProblemCode.NOT_SUPPORTED, _with_detail(reason, output), _ALTERNATIVES)
 
 
 def not_accepted(target: Target, errors: tuple[str, ...], *, is_forbidden: bool) -> CommandError:
@@ -105,30 +116,38 @@ def not_accepted(target: Target, errors: tuple[str, ...], *, is_forbidden: bool)
     if target.state is None:
         return ended(target)
     if is_forbidden:
-        return _forbidden(target)
+        return forbidden(target)
     if "not enabled" in errors[0]:
-        return CommandError.missing(
+        return RefusalError.because(
+            "not accepted",
             ProblemCode.NOT_SUPPORTED,
             f"{target} does not allow remote debugging: {_disabled_by(target)}.",
             _ALTERNATIVES,
         )
     replaced = ", whose Python interpreter was replaced or removed since it started" if target.is_replaced else ""
     detail = ", from ".join(dict.fromkeys((errors[0], errors[-1])))
-    return CommandError.missing(
-        ProblemCode.UNKNOWN, _with_detail(f"gpumon cannot reach {target.name}{replaced}", detail), _ALTERNATIVES
+    return RefusalError.because(
+        "not accepted",
+        ProblemCode.UNKNOWN,
+        _with_detail(f"gpumon cannot reach {target.name}{replaced}", detail),
+        _ALTERNATIVES,
     )
 
 
 def failed(target: Target, reason: str) -> CommandError:
     """The probe raised an exception when it started."""
-    return CommandError.missing(
-        ProblemCode.UNKNOWN, _with_detail(f"The probe could not start in {target.name}", reason), _ALTERNATIVES
+    return RefusalError.because(
+        "failed",
+        ProblemCode.UNKNOWN,
+        _with_detail(f"The probe could not start in {target.name}", reason),
+        _ALTERNATIVES,
     )
 
 
 def disabled(target: Target) -> CommandError:
     """The environment of the process disables the probe."""
-    return CommandError.missing(
+    return RefusalError.because(
+        "disabled",
         ProblemCode.NOT_SUPPORTED,
         f"{target} has GPUMON_PROBE=0 in its environment, which disables the probe.",
         "Restart the process without that variable.",
@@ -137,15 +156,26 @@ def disabled(target: Target) -> CommandError:
 
 def ended(target: Target) -> CommandError:
     """The process ended before it ran the script."""
-    return CommandError.missing(ProblemCode.NOT_FOUND, f"{target} ended before the probe was loaded.")
+    return RefusalError.because("ended", ProblemCode.NOT_FOUND, f"{target} ended before the probe was loaded.")
 
 
 def unreadable(pid: int) -> CommandError:
     """/proc blocks when the process is read."""
-    return CommandError.missing(
+    return RefusalError.because(
+        "hangs",
         ProblemCode.UNRESPONSIVE,
         f"/proc does not respond for process {pid}, which hangs in the kernel or in a driver.",
         "Run gpumon doctor to check the driver.",
+    )
+
+
+def keeps_probe(target: Target, seconds: float) -> CommandError:
+    """The probe has not ended in time, or does not know the request."""
+    return CommandError.failure(
+        ProblemCode.UNRESPONSIVE,
+        f"The probe of {target.name} has not ended within {seconds:g} s.",
+        "It ends when its thread gets the GIL, which a library may hold. A probe of an older gpumon stays until the "
+        "process ends.",
     )
 
 
@@ -165,7 +195,7 @@ def timed_out(target: Target, seconds: float, *, has_run: bool) -> CommandError:
         remedy = "Restart the process with GPUMON_PROBE_DIR set, as for gpumon, to a folder that both processes see."
     elif has_run:
         reason = f"The probe was started in {target.name} and has not answered for {seconds:g} s."
-        remedy = "The probe answers when its thread gets the GIL, which a library may hold. Open gpumon and press m."
+        remedy = "The probe answers when its thread gets the GIL, which a library may hold. Run gpumon memory then."
     elif target.state in {"T", "t"}:
         reason = f"{target} is stopped, so the probe is not loaded yet."
         remedy = f"The probe starts when the process continues, for example after kill -CONT {target.pid}."
@@ -174,7 +204,9 @@ def timed_out(target: Target, seconds: float, *, has_run: bool) -> CommandError:
             f"The main thread of {target.name} has run no Python code for {seconds:g} s, so the probe is not loaded "
             "yet. The thread may be waiting or in a long library call."
         )
-        remedy = "The probe starts as soon as the main thread runs Python code again. Then open gpumon and press m."
+        remedy = (
+            "The probe starts if the main thread runs Python code again within an hour. gpumon memory shows it then."
+        )
     return CommandError.failure(ProblemCode.UNRESPONSIVE, reason, remedy)
 
 
@@ -186,23 +218,164 @@ def _disabled_by(target: Target) -> str:
     return "its Python was built without remote debugging"
 
 
-def _forbidden(target: Target) -> CommandError:
+def ptrace_scope(target: Target) -> str:
+    """The value of kernel.yama.ptrace_scope; empty without Yama."""
     try:
-        scope = (target.proc / "sys/kernel/yama/ptrace_scope").read_text().strip()
+        return (target.proc / "sys/kernel/yama/ptrace_scope").read_text().strip()
     except OSError:
-        scope = ""
+        return ""
+
+
+def forbidden(target: Target) -> CommandError:
+    """The kernel does not let gpumon access the memory of the process."""
+    scope = ptrace_scope(target)
     allowed = _PTRACE_SCOPES.get(scope)
     if allowed is None:
-        return CommandError.missing(
+        return RefusalError.because(
+            "needs SYS_PTRACE",
             ProblemCode.NO_PERMISSION,
             f"The kernel does not allow gpumon to access the memory of {target.name}.",
-            "Run gpumon as root with the capability SYS_PTRACE (docker run --cap-add SYS_PTRACE).",
+            _capability_remedy(target),
         )
-    set_scope = f"As root, set it to 0 (sysctl kernel.yama.ptrace_scope=0), attach, and set it to {scope} again."
-    return CommandError.missing(
+    return RefusalError.because(
+        f"ptrace_scope {scope}",
         ProblemCode.NO_PERMISSION,
         f"The kernel allows {allowed} (kernel.yama.ptrace_scope is {scope}), so gpumon cannot reach {target.name}.",
-        _ALTERNATIVES if scope == _NO_ATTACH else set_scope,
+        _ALTERNATIVES if scope == NO_ATTACH else _scope_remedy(target, scope),
+    )
+
+
+def _scope_remedy(target: Target, scope: str) -> str:
+    attach = f"sudo gpumon attach {target.pid}"
+    if scope == "1":
+        attach += (
+            f", or allow it until the next boot (sudo sysctl kernel.yama.ptrace_scope=0) and set it to {scope} again"
+        )
+    return f"Run {attach}. For programs that you start later, run gpumon enable once: then nothing has to be attached."
+
+
+def _capability_remedy(target: Target) -> str:
+    """How this host gives the capability."""
+    if os.geteuid() != 0 and not _is_in_container():
+        return f"Run sudo gpumon attach {target.pid}."
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return (
+            'Give the container the capability: securityContext: {capabilities: {add: ["SYS_PTRACE"]}}; or run gpumon '
+            "in kubectl debug --profile=sysadmin --target=CONTAINER."
+        )
+    if os.environ.get("SLURM_JOB_ID"):
+        return f"Run it in the job: srun --overlap --jobid {os.environ['SLURM_JOB_ID']} gpumon attach {target.pid}."
+    return "Run gpumon as root with the capability SYS_PTRACE (docker run --cap-add SYS_PTRACE)."
+
+
+def _is_in_container() -> bool:
+    return "KUBERNETES_SERVICE_HOST" in os.environ or any(map(os.path.exists, ("/.dockerenv", "/run/.containerenv")))
+
+
+def shadow_stack(target: Target) -> CommandError:
+    """The processor checks return addresses of the process, so that no call can be made in it."""
+    return RefusalError.because(
+        "shadow stack", ProblemCode.NOT_SUPPORTED, f"{target} runs with a shadow stack.", _ALTERNATIVES
+    )
+
+
+def free_threaded(target: Target) -> CommandError:
+    """The process runs a build of Python without the GIL, before 3.14."""
+    return RefusalError.because(
+        "no GIL",
+        ProblemCode.NOT_SUPPORTED,
+        f"{target} runs a free-threaded build of Python. The probe can be loaded into one from Python 3.14 on.",
+        _ALTERNATIVES,
+    )
+
+
+def other_architecture(target: Target, machine: str) -> CommandError:
+    """The program of the process is built for another architecture, such as 32 bit."""
+    return RefusalError.because(
+        "other architecture",
+        ProblemCode.NOT_SUPPORTED,
+        f"{target} does not run a 64-bit program for {machine}.",
+        _ALTERNATIVES,
+    )
+
+
+def untested_architecture(target: Target, machine: str) -> CommandError:
+    """The code for this architecture has never run on it."""
+    return RefusalError.because(
+        machine,
+        ProblemCode.NOT_SUPPORTED,
+        f"Loading the probe into a running process is not tested on {machine} yet, except with Python 3.14 or later; "
+        f"{target.name} stays as it is.",
+        _ALTERNATIVES,
+    )
+
+
+def traced(target: Target, tracer: int) -> CommandError:
+    """Another process traces the process already; the kernel allows one."""
+    name = find_command(target.proc / str(tracer), 80)
+    return RefusalError.because(
+        "traced",
+        ProblemCode.NO_PERMISSION,
+        f"{target} is traced by process {tracer} ({name}), such as a debugger, strace or another gpumon.",
+        "Run gpumon attach again when that has ended.",
+    )
+
+
+def denied(target: Target) -> CommandError:
+    """The kernel does not let gpumon trace the process."""
+    with suppress(OSError, KeyError, ValueError):
+        tracer = int(read_status(target.proc / str(target.pid))["TracerPid"])
+        if tracer:
+            return traced(target, tracer)
+    return forbidden(target)
+
+
+def no_python(target: Target) -> CommandError:
+    """The process has no CPython whose functions can be found."""
+    return RefusalError.because(
+        "no symbols",
+        ProblemCode.NOT_SUPPORTED,
+        f"{target} has no CPython with dynamic symbols: a static build, a stripped one, or another Python.",
+        _ALTERNATIVES,
+    )
+
+
+def not_now(target: Target, reason: str) -> CommandError:
+    """The main thread is where it must not be used, and was not used.
+
+    Args:
+        target: The process.
+        reason: Why, as a clause.
+    """
+    return RefusalError.because(
+        "not now", ProblemCode.UNRESPONSIVE, f"{target} stays as it is: {reason}.", "Run gpumon attach again."
+    )
+
+
+def not_stopped(target: Target) -> CommandError:
+    """The main thread does not return from the kernel, or this host is overloaded."""
+    return RefusalError.because(
+        "in the kernel",
+        ProblemCode.UNRESPONSIVE,
+        f"The main thread of {target.name} does not return from the kernel or from a lock, so it stays as it is.",
+        "Run gpumon attach again when it does; a driver call or an overloaded host may delay it.",
+    )
+
+
+def stopped(target: Target) -> CommandError:
+    """The process is stopped by a signal, and would not run the request."""
+    return RefusalError.because(
+        "stopped",
+        ProblemCode.NOT_SUPPORTED,
+        f"{target} is stopped by a signal, and stays as it is.",
+        f"Continue it with kill -CONT {target.pid}, then run gpumon attach again.",
+    )
+
+
+def strict_seccomp(target: Target) -> CommandError:
+    """The kernel kills the process for any system call but read, write and exit."""
+    return RefusalError.because(
+        "seccomp", ProblemCode.NOT_SUPPORTED, f"{target} runs in strict seccomp mode, which allows it no memory.", ""
     )
 
 

@@ -1,16 +1,20 @@
-"""Checks whether the probe of a process listens; `gpumon attach` needs no watcher for that."""
+"""Speaks with the probe of one process: whether it listens, and that it end; that needs no watcher."""
 
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
+from typing import Final
 
 from gpumon.core.deadline import Deadline
-from gpumon.core.json_fields import object_in
+from gpumon.core.json_fields import Json, object_in
+from gpumon.core.json_text import json_bytes
 from gpumon.probe.attach.target import Target
 from gpumon.probe.socket_dir import FolderError, candidates, connect, opened, peer_of, socket_names
 
-_MAX_BYTES = 1 << 16
+_MAX_BYTES: Final = 1 << 16
+_DETACH: Final = json_bytes({"ask": "detach", "id": 1})
 
 
 def listening_in(target: Target, hello_seconds: float = 0.0) -> Path | None:
@@ -22,23 +26,72 @@ def listening_in(target: Target, hello_seconds: float = 0.0) -> Path | None:
         target: The process.
         hello_seconds: How long to wait for the message ``hello``; with 0 the probe does not have to send it.
     """
-    for folder in dict.fromkeys(chain(candidates(target.environment()), candidates())):
-        with suppress(OSError, FolderError), opened(folder) as descriptor:
-            for name in socket_names(descriptor):
-                if name.startswith(f"{target.own_pid}-") and _belongs_to(target, descriptor, name, hello_seconds):
-                    return folder
+    with _connected(target) as (connection, folder):
+        if connection is None or hello_seconds <= 0.0 or _read(connection, "hello", hello_seconds) is not None:
+            return folder
     return None
 
 
-def _belongs_to(target: Target, descriptor: int, name: str, hello_seconds: float) -> bool:
-    with suppress(OSError), connect(descriptor, name) as connection:
-        is_peer = peer_of(connection).pid == target.pid
-        return is_peer and (hello_seconds <= 0.0 or _sends_hello(connection, hello_seconds))
+def end_probe(target: Target, seconds: float) -> bool | None:
+    """Have the probe of a process end, and wait until its connection is closed.
+
+    Args:
+        target: The process.
+        seconds: How long to wait.
+
+    Returns:
+        Whether it ended; None if no probe listens.
+    """
+    with _connected(target) as (connection, _), suppress(OSError):
+        if connection is None:
+            return None
+        connection.sendall(_DETACH)
+        answer = _read(connection, "answer", seconds)
+        return answer is not None and answer.get("ok") is True and _is_closed(connection, seconds)
     return False
 
 
-def _sends_hello(connection: socket.socket, seconds: float) -> bool:
-    """Whether the first line is the message ``hello``."""
-    line = Deadline(seconds).reader(connection).readline(_MAX_BYTES)
-    message = object_in(line)
-    return message is not None and message.get("event") == "hello"
+@contextmanager
+def _connected(target: Target) -> Iterator[tuple[socket.socket | None, Path | None]]:
+    """A connection to the probe of a process, and the folder of its socket."""
+    theirs = (target.seen(folder) for folder in candidates(target.environment(), target.own_uid))
+    for folder in dict.fromkeys(chain(theirs, candidates())):
+        connection = _connection(target, folder)
+        if connection is not None:
+            with connection:
+                yield connection, folder
+            return
+    yield None, None
+
+
+def _connection(target: Target, folder: Path) -> socket.socket | None:
+    with suppress(OSError, FolderError), opened(folder) as descriptor:
+        for name in socket_names(descriptor):
+            if name.startswith(f"{target.own_pid}-"):
+                with suppress(OSError):
+                    connection = connect(descriptor, name)
+                    if peer_of(connection).pid == target.pid:
+                        return connection
+                    connection.close()
+    return None
+
+
+def _read(connection: socket.socket, event: str, seconds: float) -> Json | None:
+    """The next message of a kind, or None if it does not come in time."""
+    with suppress(OSError):
+        reader = Deadline(seconds).reader(connection)
+        while line := reader.readline(_MAX_BYTES):
+            message = object_in(line)
+            if message is not None and message.get("event") == event:
+                return message
+    return None
+
+
+def _is_closed(connection: socket.socket, seconds: float) -> bool:
+    """Whether the other end closes the connection in time."""
+    with suppress(OSError):
+        reader = Deadline(seconds).reader(connection)
+        while reader.read(_MAX_BYTES):
+            pass
+        return True
+    return False

@@ -14,13 +14,12 @@ from typing import Final
 
 from gpumon.core.text import safe_bytes, safe_text
 from gpumon.probe.attach.errors import (
-    MIN_VERSION,
+    REMOTE_EXEC_VERSION,
     cannot_run,
     ended,
     no_interpreter,
     not_accepted,
     other_file_system,
-    too_old,
 )
 from gpumon.probe.attach.target import Target, read_target
 
@@ -82,8 +81,8 @@ def remote_exec(target: Target, script: Path) -> None:
         CommandError: The process does not accept the script.
     """
     result = _call_remote_exec(target, script)
-    if result.version < MIN_VERSION:
-        raise too_old(target, result.version)
+    if result.version < REMOTE_EXEC_VERSION:
+        raise cannot_run(target, f"it runs Python {'.'.join(map(str, result.version))}")
     if result.errors:
         raise not_accepted(target, result.errors, is_forbidden=result.is_forbidden)
 

@@ -1,8 +1,8 @@
-"""The script that runs inside the target process: it starts the probe and reports the outcome.
+"""What runs inside the target process: it starts the probe and reports the outcome.
 
-`gpumon.probe.attach.script_dir` copies this module as text and appends a call of `run`. Python executes the script on
-the main thread, between two bytecode instructions of the program, where it must not raise or print anything. All
-imports are therefore inside functions.
+`gpumon.probe.attach.script_text` copies this module as text and appends a call of `run` or `run_on_thread`. Python
+executes it on the main thread, between two bytecode instructions of the program, where it must not raise or print
+anything. It is written for Python 3.8. All imports are inside functions.
 """
 
 import sys
@@ -10,6 +10,10 @@ from types import ModuleType
 
 AGENT = "_gpumon_probe_agent"
 """Name of the probe's package in `sys.modules`; the same under gpumon watch, so that a process has one probe."""
+OUTCOME = "gpumon-attach"
+"""Name of the file in memory with the outcome of `run_on_thread`."""
+_OUTCOME_SECONDS = 2.0
+"""How long that file exists."""
 
 
 def run(folder: str, agent_folder: str, sources: "dict[str, str]") -> None:
@@ -18,12 +22,53 @@ def run(folder: str, agent_folder: str, sources: "dict[str, str]") -> None:
     Args:
         folder: A private folder; gpumon holds a lock on it while it waits for the outcome.
         agent_folder: Where the probe's package is installed; this process may have no access to it.
-        sources: The source of every module of that package, by file name.
+        sources: The source of every module of that package by file name, in an order in which they can be imported.
     """
     from contextlib import suppress
 
     with suppress(Exception):  # the program goes on; gpumon reports that there is no outcome
         _write_outcome(folder, _start(agent_folder, sources))
+
+
+def run_on_thread(pid: int, agent_folder: str, sources: "dict[str, str]", imports: "list[str]") -> None:
+    """Start the probe on a thread, so that the main thread goes on at once.
+
+    Args:
+        pid: The process that was asked, in its own PID namespace; a child that it has forked since does nothing.
+        agent_folder: Where the probe's package is installed.
+        sources: As for `run`.
+        imports: The modules of the standard library that the package needs. They are imported here: the child of a fork
+            would wait forever for a module that a thread was importing.
+    """
+    import _thread
+    import os
+
+    threading = sys.modules.get("threading")
+    is_ending = threading is not None and not threading.main_thread().is_alive()
+    if os.getpid() != pid or sys.is_finalizing() or is_ending:
+        return
+    for name in imports:
+        __import__(name)
+    _thread.start_new_thread(_start_and_report, (agent_folder, sources))
+
+
+def _start_and_report(agent_folder: str, sources: "dict[str, str]") -> None:
+    """Start the probe, and keep the outcome for a moment in a file in memory, which gpumon reads through /proc."""
+    import json
+    import os
+    import time
+
+    try:
+        outcome = json.dumps(_start(agent_folder, sources))
+        sources.clear()
+        descriptor = os.memfd_create(OUTCOME)
+        identity = os.fstat(descriptor)
+        os.write(descriptor, outcome.encode())
+        time.sleep(_OUTCOME_SECONDS)
+        if os.path.samestat(identity, os.fstat(descriptor)):  # the program may have closed all descriptors
+            os.close(descriptor)
+    except Exception:  # noqa: BLE001, S110 - Python would print it; gpumon reports that there is no outcome
+        pass
 
 
 def _start(agent_folder: str, sources: "dict[str, str]") -> "dict[str, object]":
@@ -43,8 +88,8 @@ def _has_probe() -> bool:
 
 
 def _agent(agent_folder: str, sources: "dict[str, str]") -> ModuleType:
-    """The probe's package, imported from the sources unless the process has it."""
-    if AGENT not in sys.modules:
+    """The probe's package, imported from the sources unless the process has it completely."""
+    if not hasattr(sys.modules.get(AGENT), "start"):
         try:
             _import(agent_folder, sources)
         except BaseException:
@@ -55,37 +100,28 @@ def _agent(agent_folder: str, sources: "dict[str, str]") -> ModuleType:
 
 
 def _import(agent_folder: str, sources: "dict[str, str]") -> None:
-    """Import the package without a finder in `sys.meta_path`, which would stay there for the program to see.
-
-    A lazy loader runs each module when another one first uses it, so the order of their imports does not matter here.
-    """
+    """Import the package without a finder in `sys.meta_path`, which would stay there for the program to see."""
     import os
     from importlib.machinery import ModuleSpec
-    from importlib.util import LazyLoader, module_from_spec
+    from importlib.util import module_from_spec
 
-    class SourceLoader:
-        def __init__(self, file: str) -> None:
-            self.file = file
+    def new(name: str, file: str) -> ModuleType:
+        module = module_from_spec(ModuleSpec(name, None, is_package=name == AGENT))
+        module.__file__ = os.path.join(agent_folder, file)  # noqa: PTH118 - as few imports as possible
+        return module
 
-        def create_module(self, spec: object) -> None:
-            """Have Python create the module."""
+    def execute(module: ModuleType, file: str) -> None:
+        exec(compile(sources[file], str(module.__file__), "exec"), vars(module))  # noqa: S102 - gpumon's own source
 
-        def exec_module(self, module: ModuleType) -> None:
-            """Run the source of the module."""
-            path = os.path.join(agent_folder, self.file)  # noqa: PTH118 - as few imports as possible
-            vars(module)["__file__"] = path
-            exec(compile(sources[self.file], path, "exec"), vars(module))  # noqa: S102 - gpumon's own source
-
-    modules = []
-    for file in sorted(sources, reverse=True):  # __init__.py is the last one, and imports the others
-        name = AGENT if file == "__init__.py" else f"{AGENT}.{file.removesuffix('.py')}"
-        loader = LazyLoader(SourceLoader(file))  # type: ignore[arg-type] # a subclass of Loader needs importlib.abc
-        spec = ModuleSpec(name, loader, is_package=name == AGENT)
-        module = sys.modules[name] = module_from_spec(spec)
-        loader.exec_module(module)
-        modules.append(module)
-    for module in reversed(modules):  # a module that is still lazy would run at any time, in any thread of the program
-        module.__doc__  # noqa: B018 - runs the module
+    package = sys.modules[AGENT] = new(AGENT, "__init__.py")
+    for file in sources:
+        if file != "__init__.py":
+            name = file[: -len(".py")]
+            module = new(f"{AGENT}.{name}", file)
+            execute(module, file)
+            sys.modules[module.__name__] = module
+            setattr(package, name, module)
+    execute(package, "__init__.py")
 
 
 def _write_outcome(folder: str, outcome: "dict[str, object]") -> None:

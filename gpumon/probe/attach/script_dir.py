@@ -1,6 +1,10 @@
-"""The temporary folder that passes a script to another process and its outcome back; the last of the two removes it."""
+"""How a process reports the outcome of the script: in a file in its memory, or in the temporary folder of the script.
+
+The folder passes the script to `sys.remote_exec` and the outcome back; the last of the two processes removes it.
+"""
 
 import json
+import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,10 +13,10 @@ from typing import Final
 
 from gpumon.core.new_files import PrivateDir, temporary_folder
 from gpumon.core.text import safe_text
+from gpumon.probe.attach.remote_script import OUTCOME
+from gpumon.probe.attach.script_text import script_file
 from gpumon.probe.attach.target import Target
 
-_SCRIPT: Final = Path(__file__).with_name("remote_script.py")
-_AGENT: Final = Path(__file__).parents[1] / "agent"
 _PREFIX: Final = "gpumon-attach-"
 _NAME: Final = re.compile(rf"{_PREFIX}(\d+)-.+")
 _MAX_BYTES: Final = 4096
@@ -31,6 +35,34 @@ class AttachOutcome:
     reason: str | None
     runs: bool
     was_there: bool
+
+
+def parse_outcome(content: bytes) -> AttachOutcome | None:
+    """What a process reports; None if it is not complete or not valid."""
+    try:
+        document = json.loads(content)
+        reason = document["reason"]
+        return AttachOutcome(
+            reason=None if reason is None else safe_text(str(reason), 300),
+            runs=bool(document.get("runs")),
+            was_there=bool(document["was_there"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def outcome_in_memory(target: Target) -> AttachOutcome | None:
+    """The outcome in a file in the memory of a process, which a thread of the process keeps for a moment."""
+    with suppress(OSError):
+        for entry in (target.proc / str(target.pid) / "fd").iterdir():
+            with suppress(OSError):
+                if os.readlink(entry).startswith(f"/memfd:{OUTCOME}"):  # noqa: PTH115 - a file that has no path
+                    descriptor = os.open(entry, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                    try:
+                        return parse_outcome(os.pread(descriptor, _MAX_BYTES, 0))
+                    finally:
+                        os.close(descriptor)
+    return None
 
 
 class ScriptDir:
@@ -52,7 +84,7 @@ class ScriptDir:
         self.folder = self._dir.path
         self._is_left_to_script = False
         try:
-            self.script = self._dir.write("script.py", _script_text(self.folder).encode(), target.uid)
+            self.script = self._dir.write("script.py", script_file(self.folder).encode(), target.uid)
             self._dir.give(target.uid)
         except BaseException:
             self.close()
@@ -61,15 +93,13 @@ class ScriptDir:
     def outcome(self) -> AttachOutcome | None:
         """The outcome, or None while the script has not run."""
         try:
-            document = json.loads(self._dir.read("outcome", _MAX_BYTES))
-            reason = document["reason"]
-            return AttachOutcome(
-                reason=None if reason is None else safe_text(str(reason), 300),
-                runs=bool(document.get("runs")),
-                was_there=bool(document["was_there"]),
-            )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return parse_outcome(self._dir.read("outcome", _MAX_BYTES))
+        except OSError:
             return None
+
+    def is_waiting(self) -> bool:
+        """Whether the script has not run yet."""
+        return self.outcome() is None
 
     def stop_waiting(self) -> None:
         """Leave the folder to the script, which removes it when it runs."""
@@ -82,12 +112,6 @@ class ScriptDir:
         if not self._is_left_to_script:
             self._dir.remove()
         self._dir.close()
-
-
-def _script_text(folder: Path) -> str:
-    """One text with everything: the process may not be able to read the folder in which gpumon is installed."""
-    sources = {path.name: path.read_text("utf-8") for path in sorted(_AGENT.glob("*.py"))}
-    return f"{_SCRIPT.read_text('utf-8')}\n\nrun({str(folder)!r}, {str(_AGENT)!r}, {sources!r})\n"
 
 
 def _remove_abandoned() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpumon.core.problems import CommandError, ProblemCode
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.procfs import find_command, find_stat, read_status
 from gpumon.core.text import safe_text
 
@@ -17,7 +17,26 @@ _PROC: Final = Path("/proc")
 _DELETED: Final = " (deleted)"
 _COMMAND_LENGTH: Final = 80
 _INTERPRETER: Final = re.compile(r"python(?:(\d+)(?:\.(\d+))?)?[dtu]*(?:-dbg)?")
-_LIBRARY: Final = re.compile(rb"/libpython(\d+)\.(\d+)[^/\n]*\n")
+_LIBRARY: Final = re.compile(rb"/libpython(\d+)\.(\d+)(t?)[^/\n]*\n")
+_EXTENSION: Final = re.compile(rb"\.cpython-(3)(\d+)(t?)[dm]*-[^/\n]*\.so\n")
+_PYPY: Final = re.compile(r"/(?:lib)?pypy3?[^/]*")
+
+
+class RefusalError(CommandError):
+    """The probe cannot be loaded into a process.
+
+    Attributes:
+        word: Why, in two or three words for a column.
+    """
+
+    word = ""
+
+    @classmethod
+    def because(cls, word: str, code: ProblemCode, reason: str, remedy: str = "") -> "RefusalError":
+        """A refusal with its word, cause and remedy."""
+        error = cls(Problem(code, reason, remedy), ExitCode.MISSING_PREREQUISITE)
+        error.word = word
+        return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +54,7 @@ class Target:
         is_replaced: Whether that file was removed since the process started.
         is_interpreter: Whether that file is a Python interpreter, not a program that embeds Python.
         named_version: Major and minor version from the names of its files, or None if no name has them.
+        is_free_threaded: Whether these names are those of a build without the GIL.
         proc: Root of the proc file system.
     """
 
@@ -48,6 +68,7 @@ class Target:
     is_replaced: bool
     is_interpreter: bool
     named_version: tuple[int, int] | None
+    is_free_threaded: bool = False
     proc: Path = _PROC
 
     @property
@@ -71,6 +92,20 @@ class Target:
         """Whether gpumon and the process have the same mount namespace and the same root folder."""
         own, other = self.proc / "self", self.proc / str(self.pid)
         return all(_is_same(own / name, other / name) for name in ("ns/mnt", "root"))
+
+    @property
+    def own_uid(self) -> int:
+        """Its user ID in its own user namespace, which differs in a container without root."""
+        with suppress(OSError, ValueError):
+            for line in (self.proc / str(self.pid) / "uid_map").read_text().splitlines():
+                inside, outside, count = (int(number) for number in line.split())
+                if 0 <= self.uid - outside < count:
+                    return inside + self.uid - outside
+        return self.uid
+
+    def seen(self, path: Path) -> Path:
+        """Where gpumon finds a path of the process, which may have another root folder or other mounts."""
+        return path if self.shares_mounts else self.proc / str(self.pid) / "root" / path.relative_to("/")
 
     def environment(self) -> Mapping[str, str]:
         """The environment variables that it was started with."""
@@ -125,7 +160,7 @@ def read_target(pid: int, proc: Path = _PROC) -> Target:
     if not match and not libraries:
         raise _not_python(pid, program)
     named = [number for number in (match.groups() if match else ()) if number]
-    version = libraries[0] if libraries else tuple(int(number) for number in named)
+    version = libraries[0][:2] if libraries else tuple(int(number) for number in named)
     return Target(
         pid=pid,
         own_pid=int(status.get("NSpid", str(pid)).split()[-1]),
@@ -137,16 +172,19 @@ def read_target(pid: int, proc: Path = _PROC) -> Target:
         is_replaced=is_replaced,
         is_interpreter=match is not None,
         named_version=(version[0], version[1]) if len(version) == 2 else None,
+        is_free_threaded=libraries[0][2] if libraries else program.endswith("t"),
         proc=proc,
     )
 
 
-def no_such_process(pid: int) -> CommandError:
+def no_such_process(pid: int) -> RefusalError:
     """No process has this PID."""
-    return CommandError.missing(
+    return RefusalError.because(
+        "ended",
         ProblemCode.NOT_FOUND,
         f"There is no process {pid}, or it has ended.",
-        "gpumon shows the PIDs of the processes that use a GPU. In a container, only its own processes are visible.",
+        "gpumon shows the PIDs of the processes that use a GPU. In a container, only its own processes are visible; "
+        "those of a Slurm job, inside the job: srun --overlap --jobid JOB gpumon attach PID.",
     )
 
 
@@ -197,21 +235,23 @@ def _user_name(uid: int) -> str:
         return f"the user with ID {uid}"
 
 
-def _other_user(pid: int, owner: str) -> CommandError:
-    return CommandError.missing(
+def _other_user(pid: int, owner: str) -> RefusalError:
+    return RefusalError.because(
+        "other user",
         ProblemCode.NO_PERMISSION,
         f"Process {pid} belongs to {owner}. Only that user and root may load the probe into it.",
         f"Run gpumon attach {pid} as that user or as root.",
     )
 
 
-def _program(pid: int, folder: Path) -> tuple[str, list[tuple[int, ...]]]:
+def _program(pid: int, folder: Path) -> tuple[str, list[tuple[int, int, bool]]]:
     """The file that the process runs, and the versions of the Python libraries that it has loaded."""
     try:
         program = str((folder / "exe").readlink())
-        libraries = _LIBRARY.findall((folder / "maps").read_bytes())
+        maps = (folder / "maps").read_bytes()
     except PermissionError:
-        raise CommandError.missing(
+        raise RefusalError.because(
+            "more privileges",
             ProblemCode.NO_PERMISSION,
             f"Process {pid} cannot be inspected, because it has more privileges than its user.",
             f"Run gpumon attach {pid} as root, with the capability SYS_PTRACE.",
@@ -221,12 +261,21 @@ def _program(pid: int, folder: Path) -> tuple[str, list[tuple[int, ...]]]:
         if stat is None or stat.has_ended:
             raise no_such_process(pid) from None
         raise _not_python(pid, "") from None  # threads of the kernel run no file
-    return program, [(int(major), int(minor)) for major, minor in libraries]
+    is_interpreter = _INTERPRETER.fullmatch(Path(program).name) is not None
+    libraries = _LIBRARY.findall(maps) or (_EXTENSION.findall(maps) if is_interpreter else [])
+    return program, [(int(major), int(minor), suffix == b"t") for major, minor, suffix in libraries]
 
 
-def _not_python(pid: int, program: str) -> CommandError:
+def _not_python(pid: int, program: str) -> RefusalError:
+    if _PYPY.search(program):
+        return RefusalError.because(
+            "PyPy",
+            ProblemCode.NOT_SUPPORTED,
+            f"Process {pid} runs {safe_text(program, 200)}, which is PyPy. The probe is loaded into CPython only.",
+        )
     runs = f"runs {safe_text(program, 200)}, which" if program else "belongs to the kernel and"
-    return CommandError.missing(
+    return RefusalError.because(
+        "not Python",
         ProblemCode.NOT_SUPPORTED,
         f"Process {pid} {runs} is not Python and has loaded no libpython.",
         "Use the PID of the training process itself, not of its shell, launcher or container.",

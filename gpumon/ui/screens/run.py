@@ -189,12 +189,13 @@ class CodeScreen(RunTextScreen):
 
     def __init__(self, workload: WorkloadInfo, run: WorkloadRun | None = None) -> None:
         super().__init__(workload.name if run is None else title_text(run), run)
+        self._program = workload.program
         self._code = code_text(workload, None if run is None else run.request.parameters)
 
     @property
     def text_to_copy(self) -> str:
         """The code, whose long lines the screen breaks."""
-        return self._code
+        return self._program or self._code
 
     def rows(self, width: int) -> Iterator[TableRow]:
         for number, text in enumerate(self._code.splitlines()):

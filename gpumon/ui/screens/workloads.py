@@ -16,6 +16,7 @@ from gpumon.present.workloads import (
     EARLIER_COLUMNS,
     RUN_COLUMNS,
     WORKLOAD_COLUMNS,
+    WORKLOAD_COLUMNS_WITHOUT_GPU,
     RunRow,
     WorkloadRow,
     earlier_rows,
@@ -99,7 +100,7 @@ class WorkloadsScreen(ViewScreen[None]):
     def show_note(self) -> None:
         """Show the complete text about the workload under the cursor, and whether the run can be stopped."""
         row = self._catalogue.selected
-        note = "" if row is None else workload_note(row)
+        note = "" if row is None else workload_note(row, has_gpu=self._has_gpu)
         static = self.query_one("#note", Static)
         if static.content != note:
             static.update(note, layout=False)
@@ -160,7 +161,8 @@ class WorkloadsScreen(ViewScreen[None]):
         earlier = self._earlier_lines(state, height - workload_height - max(1, len(runs)) - 1)
         self._catalogue.styles.height = workload_height + self._catalogue.frame_height
         is_searching = state.catalogue is None
-        self._catalogue.show(WORKLOAD_COLUMNS, workloads, "Searching for workloads ..." if is_searching else "")
+        columns = WORKLOAD_COLUMNS if self._has_gpu else WORKLOAD_COLUMNS_WITHOUT_GPU
+        self._catalogue.show(columns, workloads, "Searching for workloads ..." if is_searching else "")
         self._runs.styles.height = max(1, len(runs)) + 1 + self._runs.frame_height if earlier else "1fr"
         self._runs.show(RUN_COLUMNS, runs)
         self._lines("earlier").show(earlier)
@@ -176,6 +178,12 @@ class WorkloadsScreen(ViewScreen[None]):
 
     def _run(self, key: str) -> WorkloadRun | None:
         return None if self._state is None else self._state.workloads.run(key)
+
+    @property
+    def _has_gpu(self) -> bool:
+        """Whether this host has a GPU, as far as is known."""
+        frame = None if self._state is None else self._state.frame
+        return frame is None or bool(frame.devices) or "driver" not in frame.problems
 
     @property
     def _stoppable_run(self) -> WorkloadRun | None:

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,9 @@ import pytest
 
 from gpumon.cli.watch import watched_environment
 from gpumon.operations.process_details import stop_problem
+from gpumon.operations.why.outside import examine_outside
+from gpumon.probe.attach import AttachState, attachability
+from gpumon.stacks import outside
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 PROGRAM = """
@@ -31,6 +35,14 @@ while True:
     time.sleep(0.05)
 """
 START_SECONDS = 60.0
+
+
+def wait_for_probe(pid: int) -> None:
+    """Wait until the probe of a process listens."""
+    deadline = time.monotonic() + START_SECONDS
+    while attachability(pid).state is not AttachState.PROBE and time.monotonic() < deadline:
+        time.sleep(0.5)
+    time.sleep(2.0)  # some steps
 
 
 def why(pid: int, *options: str) -> subprocess.CompletedProcess[str]:
@@ -57,9 +69,8 @@ def training(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.mark.skipif(not HAS_TORCH, reason="needs torch in this interpreter")
 def test_the_cause_its_line_and_the_sum(training: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while (done := why(training.pid, "--seconds", "2", "--json")).returncode == 3 and time.monotonic() < deadline:
-        time.sleep(1.0)
+    wait_for_probe(training.pid)
+    done = why(training.pid, "--seconds", "2", "--json")
 
     assert done.returncode == 1, done.stderr
     document = json.loads(done.stdout)
@@ -85,15 +96,53 @@ def test_a_process_that_does_not_exist() -> None:
     done = why(process.pid)
 
     assert done.returncode == 3
-    assert f"There is no process {process.pid}." in done.stderr
+    assert done.stderr.startswith(f"gpumon: There is no process {process.pid}, or it has ended.")
 
 
-def test_a_process_without_a_probe() -> None:
-    done = why(os.getpid())
+@pytest.fixture
+def plain(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A program without a probe that sleeps in a loop."""
+    file = tmp_path / "sleepy.py"
+    file.write_text("import time\nprint(flush=True)\nwhile True:\n    time.sleep(0.05)\n")
+    with subprocess.Popen([sys.executable, str(file)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.kill()
 
+
+@pytest.mark.skipif(outside.program() is None, reason="py-spy is not installed")
+def test_a_process_without_a_probe_is_observed_from_outside(plain: subprocess.Popen[bytes]) -> None:
+    done = why(plain.pid, "--seconds", "3", "--json", "--load-probe", "never")
+
+    assert done.returncode == 1, done.stderr
+    assert "Looking from outside" in done.stderr
+    document = json.loads(done.stdout)
+    assert (document["stages"], document["step_seconds"]) == (["outside"], None)
+    assert sum(share["seconds"] for share in document["account"]) == pytest.approx(1.0)
+    cause = document["verdict"]["causes"][0]
+    assert (cause["kind"], cause["line"], cause["bound_seconds"]) == ("sleep", "sleepy.py:4", None)
+    assert document["verdict"]["summary"].startswith("Sleeping: ")
+
+
+def test_where_stacks_cannot_be_read_the_kernel_reports_what_the_main_thread_does(
+    plain: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outside, "program", lambda: None)
+    report = examine_outside(plain.pid, 1.0)
+
+    assert report.stages == ("kernel",)
+    assert not report.verdict.is_decided
+    assert re.match(r"Undecided without stacks: the main thread sleeps in \d+%", report.verdict.summary)
+    assert "py-spy" in " ".join(report.problems)
+
+
+def test_without_a_terminal_the_probe_is_not_loaded_unasked(plain: subprocess.Popen[bytes]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpumon", "trace", "--pid", str(plain.pid)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 3
-    assert "has no probe" in done.stderr
-    assert "gpumon watch" in done.stderr
+    assert "probe" in done.stderr
 
 
 def test_a_stopped_process() -> None:
@@ -119,9 +168,7 @@ def test_a_process_in_a_debugger(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.skipif(not HAS_TORCH, reason="needs torch in this interpreter")
 def test_a_process_that_ends_while_it_is_observed(training: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while why(training.pid, "--seconds", "1").returncode == 3 and time.monotonic() < deadline:
-        time.sleep(1.0)
+    wait_for_probe(training.pid)
     with subprocess.Popen(
         [sys.executable, "-m", "gpumon", "why", str(training.pid), "--seconds", "30"],
         stderr=subprocess.PIPE,

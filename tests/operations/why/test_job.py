@@ -1,11 +1,6 @@
 """The ranks of a job are compared, and the one that the others wait for is named."""
 
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +10,7 @@ from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, StepShare
 from gpumon.insight.bottlenecks.slowness_verdict import judge_run
 from gpumon.operations.why.document import why_job_document
 from gpumon.operations.why.examination import WhyReport
-from gpumon.operations.why.job import compared, ranks_of
+from gpumon.operations.why.job import compared
 from gpumon.present.paint.line import plain
 from gpumon.present.why import job_lines
 from tests.insight.bottlenecks.makers import evidence
@@ -68,29 +63,3 @@ def test_a_rank_whose_kernels_only_wait_does_not_work() -> None:
     assert [work_seconds(item.evidence) for item in report.ranks] == pytest.approx(
         [0.0081, 0.0231, 0.0081, 0.0081], abs=1e-4
     )
-
-
-def test_a_process_that_a_rank_has_started_is_no_rank() -> None:
-    code = "import subprocess, sys; print(subprocess.Popen(['sleep', '60']).pid, flush=True); sys.stdin.read()"
-    environment = {**os.environ, "TORCHELASTIC_RUN_ID": "run", "MASTER_PORT": "29500"}
-    ranks = [
-        subprocess.Popen([sys.executable, "-c", code], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        for _ in range(2)
-    ]
-    children = []
-    try:
-        for process in ranks:
-            assert process.stdout is not None
-            children.append(int(process.stdout.readline()))
-        pids = [process.pid for process in ranks]
-        probes = {
-            pid: SimpleNamespace(pid=pid, reading=object(), process=SimpleNamespace(rank=number % 2, world_size=2))
-            for number, pid in enumerate((*pids, *children))
-        }
-        watcher = SimpleNamespace(probes=probes, settle=lambda _: True)
-        assert ranks_of(pids[0], watcher) == tuple(pids)  # type: ignore[arg-type]
-    finally:
-        for pid in children:
-            os.kill(pid, signal.SIGKILL)
-        for process in ranks:
-            process.communicate(timeout=10)

@@ -1,0 +1,126 @@
+"""What every command that needs a probe shares: who is meant, and the question before the probe is loaded."""
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from gpumon.cli.options import Command, SharedOption
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+
+if TYPE_CHECKING:
+    from gpumon.operations.targets import TrainingTarget
+
+TARGET_HELP: Final = (
+    "A PID (of a rank, a worker of a DataLoader, or a launcher for all of its ranks) or the name of a job; nothing "
+    "for the only training run of this host."
+)
+ASK: Final = "ask"
+OWN: Final = "own"
+NEVER: Final = "never"
+
+
+def load_probe_option(command: Command) -> Command:
+    """The option of gpumon and of every command that may load a probe."""
+    return click.option(
+        "--load-probe",
+        cls=SharedOption,
+        type=click.Choice([ASK, OWN, NEVER]),
+        default=ASK,
+        show_default=True,
+        show_envvar=True,
+        help="Before the probe is loaded into a process that has none: ask; ask only for processes of other users; "
+        "never load it.",
+    )(command)
+
+
+def attach_options(command: Command) -> Command:
+    """The options of every command that may load a probe."""
+    flag = click.option("--attach", is_flag=True, help="Load the probe without a question if the process has none.")
+    return load_probe_option(flag(command))
+
+
+def chosen_target(text: str | None) -> "TrainingTarget":
+    """The processes that the user means; asks where there are several training runs.
+
+    Raises:
+        CommandError: There are none, or there is no terminal to ask on.
+    """
+    from gpumon.operations.targets import SeveralTargetsError, find_target
+
+    try:
+        target = find_target(text)
+    except SeveralTargetsError as error:
+        for number, candidate in enumerate(error.targets, 1):
+            click.echo(f"{number:>3}  {candidate}  {' '.join(map(str, candidate.pids[:8]))}", err=True)
+        if not _has_terminal():
+            raise
+        number = click.prompt("Which one", type=click.IntRange(1, len(error.targets)), err=True)
+        target = error.targets[number - 1]
+    if target.note:
+        click.echo(target.note, err=True)
+    return target
+
+
+def confirm(question: str) -> None:
+    """Ask before something happens to a process that was not named.
+
+    Raises:
+        CommandError: There is no terminal to ask on.
+        click.Abort: The user does not agree.
+    """
+    if not _has_terminal():
+        reason = "Without a terminal, gpumon does this only to a process that is named."
+        raise CommandError.missing(ProblemCode.INVALID_VALUE, reason)
+    click.confirm(question, abort=True, err=True)
+
+
+def first_rank(target: "TrainingTarget") -> "TrainingTarget":
+    """The first process of a job, for a command that reads one; prints that there are others."""
+    if len(target.pids) > 1:
+        click.echo(f"Process {target.pids[0]} is the first of {len(target.pids)} ranks.", err=True)
+    return target._replace(pids=target.pids[:1])
+
+
+def load_missing_probes(target: "TrainingTarget", *, attach: bool, policy: str) -> Problem | None:
+    """Load the probe into the processes that have none, if the user agrees; returns why some have none now.
+
+    Args:
+        target: The processes.
+        attach: Whether the user has agreed on the command line.
+        policy: Whether to ask; ``ask``, ``own`` for other users only, or ``never``.
+    """
+    from gpumon.operations.attaching import load_probes, plan_probes, waiting_text
+
+    plan = plan_probes(target.name, target.pids)
+    if not plan.possible:
+        return plan.refusal
+    if not attach and policy == NEVER:
+        return _no_probe(plan.possible, "never loads it: --load-probe never.")
+    if not attach and not (policy == OWN and plan.is_own):
+        if not _has_terminal():
+            return _no_probe(plan.possible, "loads it only if --attach is given.")
+        if not click.confirm(plan.question, err=True):
+            return _no_probe(plan.possible, "was not allowed to load it.")
+    results = load_probes(plan.possible, lambda waiting: click.echo(waiting_text(waiting), err=True))
+    return next((result.problem for result in results.values() if isinstance(result, CommandError)), None)
+
+
+def require_probes(target: "TrainingTarget", *, attach: bool, policy: str) -> None:
+    """Likewise, for a command that cannot do without.
+
+    Raises:
+        CommandError: A process has no probe.
+    """
+    problem = load_missing_probes(target, attach=attach, policy=policy)
+    if problem is not None:
+        raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
+
+
+def _no_probe(pids: "tuple[int, ...]", clause: str) -> Problem:
+    subject = f"Process {pids[0]} has" if len(pids) == 1 else f"{len(pids)} processes have"
+    return Problem(ProblemCode.NOT_FOUND, f"{subject} no probe, and gpumon {clause}")
+
+
+def _has_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()

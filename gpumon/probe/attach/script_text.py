@@ -1,0 +1,52 @@
+"""The text that a process runs to start the probe: one text with everything.
+
+The process may have no access to the folder in which gpumon is installed.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from gpumon.probe.attach.target import Target
+
+_SCRIPT: Final = Path(__file__).with_name("remote_script.py")
+_AGENT: Final = Path(__file__).parents[1] / "agent"
+_OWN_IMPORT: Final = re.compile(r"^from \.(\w*) import (.+)$", re.MULTILINE)
+_IMPORT: Final = re.compile(r"^(?:import|from) (?!__future__)(\w[\w.]*)", re.MULTILINE)
+
+
+def script_file(folder: Path) -> str:
+    """The content of a file that `sys.remote_exec` runs.
+
+    Args:
+        folder: The private folder for the outcome.
+    """
+    return f"{_SCRIPT.read_text('utf-8')}\n\nrun({str(folder)!r}, {str(_AGENT)!r}, {_sources()!r})\n"
+
+
+def pending_text(target: Target) -> str:
+    """The text of a pending call. It binds no name in ``__main__``, where it runs, and never raises."""
+    sources = _sources()
+    imports = sorted({name for source in sources.values() for name in _IMPORT.findall(source)})
+    call = f"run_on_thread({target.own_pid}, {str(_AGENT)!r}, sources, {imports!r})"
+    script = f"{_SCRIPT.read_text('utf-8')}\n\n{call}\n"
+    names = f"{{'__name__': '_gpumon_attach', 'sources': {sources!r}}}"
+    execute = f"__import__('builtins').exec({script!r}, {names})"
+    return f"try:\n {execute}\nexcept BaseException:\n pass\n"
+
+
+def _sources() -> dict[str, str]:
+    """The modules of the probe by file name, each after those that it imports."""
+    sources = {path.name: path.read_text("utf-8") for path in sorted(_AGENT.glob("*.py"))}
+    ordered: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if name in sources and name not in ordered:
+            for module, names in _OWN_IMPORT.findall(sources[name]):
+                for other in [module] if module else re.findall(r"\w+", names):
+                    add(f"{other}.py")
+            ordered[name] = sources[name]
+
+    for name in sources:
+        add(name)
+    return ordered

@@ -1,0 +1,144 @@
+"""What gpumon needs to know of x86-64: registers, the frame of a signal, and the code of a request.
+
+The frame is the safety net of every call that is made in another process. It has the layout of the kernel's
+``struct rt_sigframe`` and lies where a function finds its return address, so that a call that returns without a tracer
+goes on to ``rt_sigreturn``, which restores registers, vector registers and blocked signals as they were.
+"""
+
+import struct
+from typing import Final
+
+NT_PRSTATUS: Final = 1
+NT_XSTATE: Final = 0x202
+"""From linux/elf.h."""
+REGISTERS_BYTES: Final = 27 * 8
+MAX_XSTATE_BYTES: Final = 1 << 16
+_LAYOUT: Final = (
+    "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss "
+    "fs_base gs_base ds es fs gs"
+)
+"""``struct user_regs_struct`` of sys/user.h."""
+_CONTEXT_LAYOUT: Final = "r8 r9 r10 r11 r12 r13 r14 r15 rdi rsi rbp rbx rdx rax rcx rsp rip eflags"
+"""The start of ``struct sigcontext_64`` of asm/sigcontext.h."""
+_NAMES, _CONTEXT_NAMES = tuple(_LAYOUT.split()), tuple(_CONTEXT_LAYOUT.split())
+MMAP, MUNMAP, SIGRETURN = 9, 11, 15
+"""Numbers of system calls."""
+CALL_AND_RETURN: Final = b"\x0f\x05\xc3"
+"""``syscall; ret``"""
+RESTORER: Final = b"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"
+"""``mov $15, %rax; syscall``: what every C library has a signal handler return to."""
+CODE_64_SELECTOR: Final = 0x33
+_DIRECTION_AND_TRAP_FLAGS: Final = 0x500
+_RED_ZONE_BYTES: Final = 128
+_FRAME_BYTES: Final = 440
+_FRAME_OFFSET: Final = 456
+"""Of the frame before the vector registers, which are aligned to 64 bytes; the frame is aligned as after a call."""
+_UC_FLAGS: Final = 7
+"""UC_FP_XSTATE, UC_SIGCONTEXT_SS and UC_STRICT_RESTORE_SS of asm/ucontext.h."""
+_KEEP_STACK: Final = 0x7FFFFFFF
+"""No valid ``ss_flags``: the kernel then leaves the alternate stack for signals as it is."""
+_MAGIC1, _MAGIC2 = 0x46505853, 0x46505845
+"""FP_XSTATE_MAGIC1 and 2 of asm/sigcontext.h."""
+_SOFTWARE_OFFSET, _FEATURES_OFFSET = 464, 512
+_TILE_FEATURES, _SIZE_WITHOUT_TILES = 3 << 17, 2696
+"""AMX registers are part of a frame only if the thread has used them; before them ends PKRU at this offset."""
+_RESTARTED: Final = frozenset({-512, -513, -514, -516})
+"""Results of an interrupted system call that the kernel makes again (linux/errno.h)."""
+_MINUS_ONE: Final = (1 << 64) - 1
+
+RETURN_OFFSET, RETURNED_OFFSET, PENDING_OFFSET, TEXT_OFFSET = 64, 73, 80, 256
+CODE: Final = bytes.fromhex(
+    "89c7"  # returned: mov %eax, %edi         the result, for the tracer
+    "b80f000000 0f05"  # again: mov $15, %eax; syscall    rt_sigreturn with the frame of the stack
+    "ebf7"  # jmp again                               if a tracer has skipped it
+    "0f1f440000"
+    "53 4889fb 4883ec20"  # pending: push %rbx; mov %rdi, %rbx; sub $32, %rsp    %rdi is the page
+    "b8e4000000 31ff 4889e6 0f05"  # clock_gettime(CLOCK_REALTIME, %rsp)
+    "488b0424 483b4310 7d3e"  # if (seconds >= page->deadline) goto unmap
+    "b80e000000 bf02000000 488d7320 488d542410 41ba08000000 0f05"  # rt_sigprocmask(SIG_SETMASK, &page->mask, old, 8)
+    "488dbb00010000 ff5328"  # page->run(page->text)
+    "b80e000000 bf02000000 488d742410 31d2 41ba08000000 0f05"  # rt_sigprocmask(SIG_SETMASK, old, NULL, 8)
+    "4889df 488b7318 488b5330"  # unmap: the page, its length, and `syscall; ret` of the C library
+    "4883c420 5b b80b000000 ffe2"  # munmap(page, length), which returns 0 to the interpreter
+)
+"""The code of a page, from `RETURN_OFFSET` on. It changes nothing else, and needs no symbol of the C library."""
+_HEADER: Final = struct.Struct("<16sQQQQQ")
+MAGIC: Final = b"gpumon request 1"
+"""The first bytes of a page that waits to be run."""
+DEADLINE_OFFSET: Final = 16
+
+
+def registers(raw: bytes) -> dict[str, int]:
+    """The registers by name."""
+    return dict(zip(_NAMES, struct.unpack(f"<{len(_NAMES)}Q", raw), strict=True))
+
+
+def packed(values: dict[str, int]) -> bytes:
+    """The registers as the kernel lays them out."""
+    return struct.pack(f"<{len(_NAMES)}Q", *(values[name] & _MINUS_ONE for name in _NAMES))
+
+
+def calling(old: dict[str, int], stack: int, address: int, *arguments: int, number: int = 0) -> dict[str, int]:
+    """Registers that call a function, or `CALL_AND_RETURN` for a system call.
+
+    Args:
+        old: The registers before.
+        stack: Where the return address lies.
+        address: The function.
+        arguments: Its arguments; the fourth one is that of a system call.
+        number: The number of the system call.
+    """
+    passed = dict(zip(("rdi", "rsi", "rdx", "r10", "r8", "r9"), arguments, strict=False))
+    flags = old["eflags"] & ~_DIRECTION_AND_TRAP_FLAGS
+    return {**old, **passed, "rip": address, "rsp": stack, "rax": number, "orig_rax": _MINUS_ONE, "eflags": flags}
+
+
+def frame_address(old: dict[str, int], xstate: bytes) -> int:
+    """Where the frame begins: below the red zone of the interrupted function."""
+    return ((old["rsp"] - _RED_ZONE_BYTES - len(xstate) - 8) & ~63) - _FRAME_OFFSET
+
+
+def frame(old: dict[str, int], mask: int, xstate: bytes, address: int, return_address: int) -> bytes:
+    """What lies on the stack of the thread while it makes a call.
+
+    Args:
+        old: The registers to restore. A system call that was interrupted is made again, with its arguments.
+        mask: The blocked signals to restore.
+        xstate: The vector registers to restore, as XSAVE lays them out.
+        address: Where the frame will be.
+        return_address: Where the call returns to.
+    """
+    values = dict(old)
+    result = values["rax"] - (1 << 64) if values["rax"] >> 63 else values["rax"]
+    if values["orig_rax"] != _MINUS_ONE and result in _RESTARTED:
+        values["rax"], values["rip"] = values["orig_rax"], values["rip"] - 2
+    context = struct.pack("<18Q", *(values[name] for name in _CONTEXT_NAMES))
+    context += struct.pack("<4H4QQ64x", values["cs"], 0, 0, values["ss"], 0, 0, 0, 0, address + _FRAME_OFFSET)
+    head = struct.pack("<QQQQi4xQ", return_address, _UC_FLAGS, 0, 0, _KEEP_STACK, 0)
+    return (head + context + struct.pack("<Q", mask)).ljust(_FRAME_OFFSET, b"\0") + _vector_area(xstate)
+
+
+def _vector_area(xstate: bytes) -> bytes:
+    """The vector registers with the marks by which the kernel recognizes all of them (asm/sigcontext.h)."""
+    (features,) = struct.unpack_from("<Q", xstate, _SOFTWARE_OFFSET)
+    (used,) = struct.unpack_from("<Q", xstate, _FEATURES_OFFSET)
+    if features & _TILE_FEATURES and not used & _TILE_FEATURES:
+        xstate, features = xstate[:_SIZE_WITHOUT_TILES], features & ~_TILE_FEATURES
+    software = struct.pack("<IIQI28x", _MAGIC1, len(xstate) + 4, features, len(xstate))
+    end = _SOFTWARE_OFFSET + len(software)
+    return xstate[:_SOFTWARE_OFFSET] + software + xstate[end:] + struct.pack("<I", _MAGIC2)
+
+
+def page(text: bytes, *, deadline: int, length: int, mask: int, run: int, call_and_return: int) -> bytes:
+    """The content of a request.
+
+    Args:
+        text: What Python runs.
+        deadline: Seconds since the epoch; from then on the request does nothing.
+        length: Of its memory.
+        mask: The signals that are blocked while it runs.
+        run: The address of `PyRun_SimpleString`.
+        call_and_return: The address of `CALL_AND_RETURN`.
+    """
+    header = _HEADER.pack(bytes(len(MAGIC)), deadline, length, mask, run, call_and_return)
+    return (header.ljust(RETURN_OFFSET, b"\0") + CODE).ljust(TEXT_OFFSET, b"\0") + text + b"\0"

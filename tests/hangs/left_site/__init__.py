@@ -1,0 +1,1 @@
+"""What a rank of a planted hang runs at its start."""
