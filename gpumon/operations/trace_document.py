@@ -46,6 +46,7 @@ def _trace_document(trace: Trace, verdict: SlownessVerdict, top: int) -> dict[st
             "duration_seconds": step / _NANOSECONDS,
             "kernels_count": trace.kernels,
             "classes": [_class_document(item, step, top) for item in trace.classes],
+            "critical_path": [_class_document(item, step, top) for item in trace.critical if item.time_ns],
         },
         "verdict": _verdict_document(verdict),
         "kernels" if trace.device is not None else "operators": [
