@@ -232,6 +232,16 @@ JOB_COLUMNS: Final[tuple[Column[TrainingJobReport], ...]] = (
         quantity=Quantity.BYTES,
     ),
     Column(
+        "Probe",
+        13,
+        lambda report, _: dim_if_missing(report.probe or MISSING),
+        rank=7,
+        align=Align.LEFT,
+        id="probe",
+        sort_key=lambda report: report.probe or None,
+        min_table_width=100,
+    ),
+    Column(
         "State",
         16,
         lambda report, _: _state_span(report),

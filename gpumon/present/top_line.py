@@ -154,6 +154,8 @@ def _right(view: ViewState, layout: _Layout) -> Line:
     """The host, the source with its state, and the time of the values."""
     frame = view.frame
     spans = []
+    if view.is_recording:
+        spans.append(Span("REC ", Role.ERROR))
     if view.wait_count:
         spans.append(Span(f"notify:{view.wait_count} ", Role.ACCENT))
     if layout.host and frame.host.name:

@@ -61,7 +61,7 @@ def command_names() -> set[str]:
 def test_help_names_every_command_and_the_exit_codes(no_driver: dict[str, str]) -> None:
     done = run("--help", env=no_driver)
     assert done.returncode == 0
-    listed = re.findall(r"^  (\w+)  ", done.stdout.partition("Commands:")[2], re.MULTILINE)
+    listed = re.findall(r"^  ([\w-]+)  ", done.stdout.partition("Commands:")[2], re.MULTILINE)
     assert set(listed) == command_names()
     words = " ".join(done.stdout.split())
     for code in ("0 success", "1 completed with a bad verdict", "2 usage error", "3 a prerequisite", "128+n ended by"):
@@ -302,7 +302,9 @@ def options() -> list[tuple[str, str, str]]:
         for parameter in command.params:
             if isinstance(parameter, click.Option) and parameter.name not in {"version", "help"}:
                 words = (*path, parameter.opts[0].removeprefix("--").replace("-", "_"))
-                rows.append((" ".join(path), str(parameter.name), "_".join(("GPUMON", *words)).upper()))
+                rows.append(
+                    (" ".join(path), str(parameter.name), "_".join(("GPUMON", *words)).upper().replace("-", "_"))
+                )
     return rows
 
 

@@ -13,7 +13,9 @@ TEXT_SUFFIXES = {
 OWN = Path(__file__)
 
 HEX_COLOR = re.compile(r"#[0-9a-fA-F]{3,8}\b")
-FOREIGN_PACKAGE = re.compile(r"\b(?:install|pipx run|uvx)(?:\s+-\S+(?:\s+[\w./]+)?)*\s+[\"']?gpumon(?![\w-])")
+FOREIGN_PACKAGE = re.compile(
+    r"\b(?:install|pipx run|uvx(?! --from))(?:\s+-\S+(?:\s+[\w./]+)?)*\s+[\"']?gpumon(?![\w-])"
+)
 FOREIGN_PATH = re.compile(r"(?<![\w.])/(?:work|root)/")
 
 

@@ -26,7 +26,7 @@ def test_the_report_lists_every_gpu_every_process_and_every_alert() -> None:
     rows = text.splitlines()
     assert sum(row.split()[1:2] == ["H200"] for row in rows) == 8
     assert re.search(r"^ +1 .* LOST +–$", text, re.MULTILINE)
-    assert re.search(r"^ +2 .* UNRESPONSIVE 12s +–$", text, re.MULTILINE)
+    assert re.search(r"^ +2 .* UNRESPONSIVE-12s +–$", text, re.MULTILINE)
     assert "4007" in text
     assert "! GPU 1 is lost: The GPU has fallen off the bus." in text
 

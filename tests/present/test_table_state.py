@@ -5,13 +5,14 @@ from typing import NamedTuple
 
 import pytest
 
-from gpumon.present.paint.line import Role, Span
+from gpumon.present.paint.line import Role, Span, plain
 from gpumon.present.paint.table import Align, Column, Quantity, column_at, fit_columns, headings
 from gpumon.present.process_table import PROCESS_COLUMNS, process_rows
 from gpumon.present.table_filter import MAX_PATTERN
 from gpumon.present.table_state import (
     arranged,
-    next_sort,
+    sort_letters,
+    sort_line,
     sort_marks,
     sorted_by,
     visible_columns,
@@ -137,17 +138,15 @@ def test_rows_are_sorted_with_missing_values_last_in_both_directions() -> None:
     assert shown("mem>0", sort="name", descending=True) == ["训练", "train", "eval"]
 
 
-def test_s_goes_through_the_visible_columns_and_back_to_the_natural_order() -> None:
-    state, seen = TableState(), []
-    for _ in range(6):
-        state = next_sort(state, COLUMNS)
-        seen.append((state.sort_column, state.is_descending))
-    order = [("gpu", False), ("name", False), ("memory", True), ("age", False), ("", False)]
-    assert seen == [*order, order[0]]
-    chosen = TableState("memory", True, ("note", "age"))
-    assert next_sort(chosen, COLUMNS).sort_column == "", "the sorted column is not visible"
-    assert next_sort(next_sort(chosen, COLUMNS), COLUMNS).sort_column == "age"
-    assert next_sort(TableState(), COLUMNS[-1:]).sort_column == ""
+def test_the_picker_has_a_letter_for_each_column_and_one_line_of_any_width() -> None:
+    columns = [column for column in COLUMNS if column.sort_key is not None]
+    letters = sort_letters([*columns, *columns])
+    assert len(letters) == 2 * len(columns)
+    assert not {"s", "q"} & set(letters), "the natural order, and close"
+    assert letters["m"].id == "memory"
+    for width in (120, 60, 20):
+        assert len(plain(sort_line(letters, TableState("memory", True), width))) <= width
+    assert "▼" in plain(sort_line(letters, TableState("memory", True), 200))
 
 
 def test_a_click_on_a_heading_sorts_and_the_second_one_reverses() -> None:

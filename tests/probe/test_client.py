@@ -17,7 +17,7 @@ import pytest
 
 from gpumon.core.allocator import EmptyCacheResult
 from gpumon.core.problems import ProblemCode
-from gpumon.operations.empty_cache import explain_emptied
+from gpumon.operations.empty_cache import empty_cache, explain_emptied
 from gpumon.operations.waterfall import PartKind, waterfall
 from gpumon.probe import connection as connections
 from gpumon.probe import registry
@@ -561,9 +561,8 @@ def test_the_real_agent_is_understood(tmp_path: Path, watch: Watch) -> None:
         gpu = device(1, uuid=message.uuid, processes=(process(probe.pid, memory_bytes=4 * GIB),))
         parts = {part.kind: part.bytes for part in waterfall(gpu, watched.watcher.probes).parts}
         assert (parts[PartKind.CONTEXT], parts[PartKind.ALLOCATED]) == (GIB, GIB)
-        emptied = watched.answer(watched.watcher.ask(probe.pid, "empty_cache"))
-        assert isinstance(emptied.result, EmptyCacheResult)
-        assert explain_emptied(emptied.result, 1)[0].startswith("2.00 GiB released")
+        emptied = empty_cache(watched.watcher, probe.pid)
+        assert explain_emptied(emptied, 1)[0].startswith("2.00 GiB released")
         program.end()
         watched.until(lambda: not watched.watcher.probes)
     assert list((tmp_path / "sockets").iterdir()) == []

@@ -10,6 +10,7 @@ from textual.widget import Widget
 from gpumon.present.palette import BUILT_IN
 from gpumon.session.pace import INTERVALS, SPEEDS
 from gpumon.streams.base import Discontinuity
+from gpumon.ui.screens.choice import ThemePicker
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from tests import builders
@@ -167,8 +168,13 @@ async def test_themes_take_turns() -> None:
         for _ in range(len(BUILT_IN) + 1):
             seen.append(app.theme)
             await pilot.press("T")
-            assert " ada " in screen_text(app)
         assert seen == [*BUILT_IN, "dark"]
+        assert isinstance(app.screen, ThemePicker)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "Theme light" in screen_lines(app)[-1], "T names the theme that it chose"
+        await pilot.press("T", "escape")
+        assert app.theme == "light", "esc keeps the theme of before"
 
 
 # Hidden screens

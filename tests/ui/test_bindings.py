@@ -11,13 +11,17 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 from gpumon.present.top_line import TABS
+from gpumon.ui.commands import GpumonCommands
 from gpumon.ui.keymap import KEY_MEANINGS, MEANINGS, all_bindings, footer_rank, meaning_of
+from gpumon.ui.screens.device import DeviceScreen
+from gpumon.ui.screens.explain import ExplainScreen
 from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.overview import OverviewScreen
+from gpumon.ui.screens.page import PageScreen
 from gpumon.ui.widgets.footer import MAX_KEYS
 from tests import builders
 from tests.frames import machine
-from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_lines, screen_text, until
+from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_lines, screen_text, seen, until
 
 SCREEN_NAMES = ("memory", "workloads", "alerts", "explain", "doctor", "cost", "help")
 
@@ -61,7 +65,12 @@ async def test_help_comes_and_goes() -> None:
     app = app_on(stream)
     async with app.run_test(size=(80, 60)) as pilot:
         stream.put(machine())
-        for opening, closing in [("question_mark", "escape"), ("f1", "f1"), ("question_mark", "question_mark")]:
+        for opening, closing in [
+            ("question_mark", "escape"),
+            ("f1", "f1"),
+            ("question_mark", "question_mark"),
+            ("f1", "q"),
+        ]:
             await pilot.press(opening)
             assert isinstance(app.screen, HelpScreen)
             assert "Quit; asks while" in screen_text(app)
@@ -76,14 +85,15 @@ async def test_help_has_every_key_of_the_screen_below() -> None:
     async with app.run_test(size=(80, 100)) as pilot:
         stream.put(machine())
         await pilot.pause()
-        for keys, page in (([], "docs/overview.md"), (["enter"], "docs/device.md")):
+        for keys, page in (([], "Overview"), (["enter"], "One GPU over time")):
             await pilot.press(*keys)
             tooltips = {active.binding.tooltip for active in app.screen.active_bindings.values() if active.binding.id}
             await pilot.press("question_mark")
             text = " ".join(screen_text(app).split())
             assert [tooltip for tooltip in tooltips if tooltip not in text] == []
-            assert f"More: {page}" in text
-            assert max(map(len, (line.rstrip() for line in screen_lines(app)))) <= 80 - 2 - 1, "padding and scroll bar"
+            assert f"The page '{page}'" in text
+            assert isinstance(app.screen, HelpScreen)
+            assert max(map(len, app.screen.text.splitlines())) <= 80 - 4 - 1, "padding and scroll bar"
             await pilot.press("escape")
 
 
@@ -185,19 +195,41 @@ async def test_the_palette_has_each_action_that_applies_once() -> None:
     async with app.run_test() as pilot:
         stream.put(machine())
         await pilot.pause()
-        titles = [command.title for command in app.get_system_commands(app.screen)]
-        assert {"Quit", "Help", "Pause", "Theme", "Demo", "Keys", "Save", "Copy", "Forward"} <= set(titles)
+        titles = [command.title for command in GpumonCommands(app.screen).actions()]
+        assert {"Quit", "Help", "Pause", "Theme", "Demo", "Save", "Copy", "Forward"} <= set(titles)
         assert len(titles) == len(set(titles)), titles
-        assert not {"Maximize", "Minimize"} & set(titles)
+        assert not {"Maximize", "Minimize", "Keys"} & set(titles), "nothing of Textual's own"
         await run_command(pilot, "Pause")
         assert stream.paused
         await pilot.press("enter")
         await pilot.pause()
-        titles = [command.title for command in app.get_system_commands(app.screen)]
+        titles = [command.title for command in GpumonCommands(app.screen).actions()]
         assert {"Workloads", "Zoom in", "Choose", "Back", "Next GPU"} <= set(titles)
         await run_command(pilot, "Zoom in")
         await pilot.press("escape")
         assert isinstance(app.screen, OverviewScreen)
+
+
+async def test_the_palette_finds_gpus_charts_errors_themes_and_pages() -> None:
+    stream = FakeRecording()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        stream.put(machine())
+        await pilot.pause()
+        for query, title, kind in (
+            ("gpu 3", "GPU 3  H200", DeviceScreen),
+            ("temperature of gpu 2", "GPU 2", DeviceScreen),
+            ("xid 79", "fallen off the bus", ExplainScreen),
+            ("docs tables", "Tables and filters", PageScreen),
+            ("theme light", "", OverviewScreen),
+        ):
+            await run_command(pilot, query)
+            assert isinstance(app.screen, kind), query
+            await seen(pilot, title)
+            await pilot.press("escape")
+        assert app.theme == "light"
+        await pilot.press("ctrl+p", *"no such thing")
+        await until(pilot, lambda: "No matches found" in app.export_screenshot().replace("&#160;", " "))
 
 
 # Screenshot and redrawing

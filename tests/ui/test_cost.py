@@ -152,7 +152,7 @@ async def test_calls_are_counted_while_the_screen_is_open_and_no_longer() -> Non
         assert "DeviceGetPowerUsage" in screen_text(app)
         assert "InitWithFlags" in screen_text(app)
         assert "nvmlInitWithFlags: 1 call since" in screen_text(app)
-        await pilot.press("s", "slash", *"mean<1s max>0", "enter")
+        await pilot.press("s", "d", "slash", *"mean<1s max>0", "enter")
         await pilot.pause()
         assert [row.key for row in app.screen.query_one("#calls", LineTable).rows] == [CLOCK, POWER, INIT]
         await pilot.press("shift+tab", "shift+tab")

@@ -56,6 +56,10 @@ def texts(lines: list[Line]) -> list[str]:
     return [plain(line) for line in lines]
 
 
+def lines_of(explanation: Explanation, width: int, *, is_long: bool = False) -> list[Line]:
+    return [item.line for item in explanation_lines(explanation, width, is_long=is_long)]
+
+
 def screen_of(pilot: Pilot[Any]) -> ExplainScreen:
     screen = pilot.app.screen
     assert isinstance(screen, ExplainScreen)
@@ -130,7 +134,7 @@ async def test_evidence_is_collected_for_one_text_at_a_time(
 @pytest.mark.parametrize("width", [50, 78, 158])
 @pytest.mark.parametrize("text", [SAMPLE, SHAPES + "\n" + ASSERT, "nothing\nof note"], ids=("oom", "two", "nothing"))
 def test_an_explanation_fits_its_width(text: str, width: int) -> None:
-    lines = explanation_lines(explain_text(text), width)
+    lines = lines_of(explain_text(text), width)
     assert lines[0][0].role is Role.HEADING
     too_wide = [line for line in lines if width_of(plain(line)) > width]
     assert all(line[-1].role is Role.ACCENT for line in too_wide), "only code is not broken"
@@ -138,15 +142,15 @@ def test_an_explanation_fits_its_width(text: str, width: int) -> None:
 
 def test_the_cause_is_first_and_the_other_errors_are_listed() -> None:
     explanation = explain_text(f"{SHAPES}\n{ASSERT}\n")
-    short, shown = (texts(explanation_lines(explanation, 100, is_long=is_long)) for is_long in (False, True))
+    short, shown = (texts(lines_of(explanation, 100, is_long=is_long)) for is_long in (False, True))
     assert "mat1 and mat2" in short[0]
-    assert shown[: len(short)] == short
+    assert shown[0] == short[0]
     assert ERRORS["shape"].title in "\n".join(shown)
     assert ERRORS["device-assert"].title in "\n".join(shown)
 
 
 def test_sizes_and_code_are_shown() -> None:
-    lines = explanation_lines(explain_text(SAMPLE), 100, is_long=True)
+    lines = lines_of(explain_text(SAMPLE), 100, is_long=True)
     shown = "\n".join(texts(lines))
     assert "20.0 GiB" in shown
     assert "4242" in shown
@@ -156,7 +160,7 @@ def test_sizes_and_code_are_shown() -> None:
 
 @pytest.mark.parametrize(("text", "heading"), [("well", "in 1 line"), ("a\n" * 1500, "in 1,500 lines")])
 def test_an_unknown_error_can_be_reported(text: str, heading: str) -> None:
-    lines = texts(explanation_lines(explain_text(text), 100, is_long=True))
+    lines = texts(lines_of(explain_text(text), 100, is_long=True))
     assert any(line.rstrip().endswith(heading) for line in lines)
     assert "open an issue" in " ".join(lines)
 
@@ -225,7 +229,7 @@ async def test_a_paste_is_explained_and_another_one_replaces_it() -> None:
 async def test_typed_text_is_explained_and_triggers_no_binding() -> None:
     app = app_on(FakeLive())
     async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.press("7", "enter", *"quit: ", "space", *"CUDA out of ")
+        await pilot.press("7", "ctrl+n", *"quit: ", "space", *"CUDA out of ")
         area = app.screen.query_one(PasteArea)
         assert area.text == "quit:  CUDA out of "
         area.text = SAMPLE
@@ -234,6 +238,24 @@ async def test_typed_text_is_explained_and_triggers_no_binding() -> None:
         assert app.focused is app.screen.query_one("#meaning")
         await pilot.press("tab")
         assert app.focused is area
+
+
+async def test_the_list_leads_to_each_fix_which_is_copied_alone_or_with_all() -> None:
+    app = app_on(FakeLive())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("7")
+        await seen(pilot, "device-assert")
+        await pilot.press("slash", *"id:no-kernel", "enter", "enter")
+        await seen(pilot, ERRORS["no-kernel-image"].title)
+        first, second, *_ = [fix.code or fix.text for fix in ERRORS["no-kernel-image"].fixes]
+        await pilot.press("down", "y")
+        assert app.clipboard == first
+        await pilot.press("down", "y")
+        assert app.clipboard == second
+        await pilot.press("Y")
+        assert app.clipboard.startswith(f"{first}\n{second}\n")
+        await pilot.press("escape", "escape", "1")
+        assert isinstance(app.screen, OverviewScreen), "a digit changes the screen"
 
 
 # Reading in the background

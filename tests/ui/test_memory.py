@@ -13,6 +13,7 @@ from gpumon.core.problems import Problem, ProblemCode
 from gpumon.operations.torch_processes import GpuOwners, owners_of
 from gpumon.probe.messages import Probe, SegmentMap
 from gpumon.ui.app import GpumonApp
+from gpumon.ui.screens import probe_question
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.memory import MemoryScreen
 from gpumon.ui.screens.overview import OverviewScreen
@@ -138,15 +139,19 @@ async def test_it_opens_from_a_gpu_and_from_a_process(training: Training) -> Non
             await pilot.press("escape")
 
 
-async def test_keys_act_on_no_other_process_than_the_one_under_the_cursor(training: Training) -> None:
+async def test_keys_act_on_no_other_process_than_the_one_under_the_cursor(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(probe_question, "ask_for_probe", lambda _screen, pid, _policy, _then: asked.append(pid))
     async with training.app.run_test(size=(120, 40)) as pilot:
         screen = await training.open(pilot)
         assert re.search("⏎ Segments +E Empty", screen_text(training.app))
         put_cursor(screen, "PID 5000")
         await pilot.pause()
-        assert "Segments" not in screen_text(training.app)
         await pilot.press("E", "enter")
         assert training.watcher.asked == []
+        assert asked == [5000], "it may get a probe"
         assert "PID 4000 rank 0  ⣿ allocated" in screen_text(training.app), "its history stays"
 
 

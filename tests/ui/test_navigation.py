@@ -1,5 +1,6 @@
 """The way from screen to screen: digits, the top line, the next GPU, back, quit, copy, and the user's keys."""
 
+import re
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.screens.confirm import QuitDialog
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.screens.process import ProcessScreen
+from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.line_table import LineTable
 from tests import builders, runs
 from tests.frames import machine
@@ -169,14 +171,29 @@ async def test_y_copies_the_row_or_the_text() -> None:
         await shown(pilot, stream)
         await pilot.press("g", "tab", "down", "y")
         row = app.screen.query_one("#processes", LineTable).rows[1]
-        assert app.clipboard == "".join(span.text for span in row.line).strip()
-        assert app.clipboard.startswith("1")
-        assert [notice.message for notice in app._notifications] == [f"Copied: {app.clipboard}"]
+        assert not {*app.clipboard} & {*"█▏░"}, "text, not what is drawn"
+        assert app.clipboard.split()[:3] == "".join(span.text for span in row.line).split()[:3]
+        assert app.screen.query_one(Footer).notice == f"Copied: {app.clipboard}"
+        await pilot.press("tab", "y")
+        assert re.fullmatch(r"GPU \d H200 \d+ % \d+/140 GiB 56 °C ada train ×4", app.clipboard)
         await pilot.press("5", "tab", "enter", "v", "y")
         assert app.clipboard.count("\n") >= 1
         assert "! a warning [/] of torch" in app.clipboard, "the log in full"
         await pilot.press("escape", "y")
         assert "Live" in app.clipboard, "the text of a run"
+
+
+async def test_a_key_without_an_effect_says_so_in_the_line_of_the_keys() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await shown(pilot, stream)
+        for key, text in (("K", "select a process first"), ("b", "no such key"), ("escape", "q quits")):
+            await pilot.press(key)
+            assert text in app.screen.query_one(Footer).notice
+        assert not app._notifications, "no notice covers a row"
+        await pilot.press("6", "down")
+        assert not app.screen.query_one(Footer).notice
 
 
 # The user's keys

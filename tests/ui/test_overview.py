@@ -10,6 +10,7 @@ from textual.widgets import TextArea
 
 from gpumon.core.model import DeviceState
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.widgets.line_table import LineTable
 from tests import builders
 from tests.frames import NO_DRIVER, machine, troubled
@@ -89,8 +90,8 @@ async def test_trouble_of_the_stream_stands_above_all_else() -> None:
         stream.problem = Problem(ProblemCode.COLLECTOR_DIED, "The collector ended: SIGSEGV.", "The next one starts.")
         stream.inbox.ring()
         await pilot.pause()
-        assert screen_lines(app)[3].startswith(" ! The collector ended: SIGSEGV. The next one starts.")
-        assert "more)" in screen_lines(app)[5]
+        assert screen_lines(app)[4].startswith(" ! The collector ended: SIGSEGV. The next one starts.")
+        assert "more)" in screen_lines(app)[6]
 
 
 async def test_silence_makes_every_row_old() -> None:
@@ -249,13 +250,37 @@ async def test_many_gpus_are_a_map_in_which_one_is_selected() -> None:
         assert "GPU 16" in screen_text(app)
 
 
+async def test_a_map_over_time_compares_the_gpus() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        for second in range(0, 80, 4):
+            busy = builders.device(0, readings={"utilization_gpu_percent": 100.0 * (second < 40)})
+            idle = builders.device(1, readings={"utilization_gpu_percent": 0.0})
+            stream.put(later(builders.frame(devices=(busy, idle), interval_seconds=4.0), float(second)))
+        await pilot.press("v")
+        await pilot.pause()
+        shown = screen_text(app)
+        assert "GPU utilization of 2 GPUs over time" in shown
+        assert re.search(r"▸0 +█{10}·{10} +0%", shown)
+        assert re.search(r" 1 +·{20} +0%", shown)
+        await pilot.press("down", "s")
+        await pilot.pause()
+        assert re.search(r"▸1 .*–", screen_text(app))
+        assert isinstance(app.screen, ViewScreen)
+        assert app.screen.demand.device_keys == {busy.key, idle.key}, "SM activity is read on demand"
+        await pilot.press("v")
+        await pilot.pause()
+        assert app.screen.query_one("#devices", LineTable).cursor == 1
+
+
 # Without colors
 
 
 async def test_what_is_wrong_can_be_read_without_colours() -> None:
     stream = FakeLive()
     app = app_on(stream, theme="ansi")
-    async with app.run_test(size=(160, 40)) as pilot:
+    async with app.run_test(size=(180, 40)) as pilot:
         stream.put(troubled())
         await pilot.pause()
         await pilot.press("g")
@@ -269,7 +294,6 @@ async def test_what_is_wrong_can_be_read_without_colours() -> None:
             "UNRESPONSIVE 12s → 6",
             "!too hot",
             "!91°",
-            " 5x8 ",
             "! unattributed: no visible process owns",
         )
         for words in (*rows, " ! GPU 1 is lost"):

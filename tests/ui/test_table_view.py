@@ -81,22 +81,28 @@ def app_of(pilot: Pilot[Any]) -> JobsApp:
     return pilot.app
 
 
-async def test_s_sorts_by_the_next_column_and_marks_it() -> None:
+async def test_s_picks_the_column_to_sort_by_and_the_same_letter_reverses() -> None:
     async with JobsApp().run_test(size=(40, 10)) as pilot:
         app = app_of(pilot)
         await show(pilot)
         assert screen_lines(app)[0].rstrip() == " Name       Mem User"
         await pilot.press("s")
+        assert "n Name  m Mem  s unsorted" in screen_lines(app)[-1]
+        assert screen_lines(app)[1].startswith("▸train") or " train" in screen_lines(app)[1], "the table stays visible"
+        await pilot.press("n")
         assert app.names == ["eval", "idle", "serve", "train"]
         await pilot.pause()
         assert screen_lines(app)[0].rstrip() == " Name▲      Mem User"
-        await pilot.press("s")
+        await pilot.press("M")
         assert app.names == ["eval", "idle", "train", "serve"]
         await pilot.pause()
         assert screen_lines(app)[0].rstrip() == " Name       Mem▼User"
-        await pilot.press("s")
+        await pilot.press("s", "m")
+        assert app.names == ["serve", "train", "idle", "eval"]
+        await pilot.press("s", "s")
         assert app.names == [job.name for job in JOBS]
-        assert [state.sort_column for _, state in app.changes] == ["name", "memory", ""]
+        await pilot.press("s", "q", "P")
+        assert [state.sort_column for _, state in app.changes] == ["name", "memory", "memory", ""]
         assert {table for table, _ in app.changes} == {"jobs"}
 
 
@@ -158,7 +164,7 @@ async def test_the_row_under_the_cursor_is_the_one_that_is_shown() -> None:
     async with JobsApp().run_test(size=(60, 10)) as pilot:
         app = app_of(pilot)
         await show(pilot)
-        await pilot.press("down", "down", "s", "s")
+        await pilot.press("down", "down", "M")
         assert app.view.selected == JOBS[2], "the cursor goes with its row"
         assert app.view.table.cursor == 3
         await pilot.press("slash", *"name:idle")
@@ -167,6 +173,19 @@ async def test_the_row_under_the_cursor_is_the_one_that_is_shown() -> None:
         assert app.moves[-1] == "idle", "the screen learns that another row is under the cursor"
         assert app.view.row("idle") == JOBS[3]
         assert app.view.row("train") is None
+
+
+async def test_the_top_of_a_long_sorted_table_stays_in_sight() -> None:
+    async with JobsApp().run_test(size=(60, 10)) as pilot:
+        app = app_of(pilot)
+        await show(pilot, [Job(f"job{number:03}", number) for number in range(300)])
+        await pilot.press("M")
+        assert app.names[0] == "job299"
+        assert app.view.table.cursor == 0
+        app.view.show(COLUMNS, [Job(f"job{number:03}", (number * 7) % 300) for number in range(300)])
+        await pilot.pause()
+        assert app.view.table.cursor == 0
+        assert app.view.table.scroll_offset.y == 0
 
 
 async def test_columns_are_chosen_in_a_dialog() -> None:
@@ -210,7 +229,7 @@ async def test_headings_and_rows_that_stay_the_same_send_nothing() -> None:
     async with JobsApp().run_test(size=(60, 12)) as pilot:
         app = app_of(pilot)
         await show(pilot)
-        await pilot.press("s", "slash", "e", "enter")
+        await pilot.press("s", "n", "slash", "e", "enter")
         await pilot.pause()
         spies = [Refreshes(lines) for lines in app.query(LineTable)] + [
             Refreshes(lines) for lines in app.query("TextLines")

@@ -59,7 +59,7 @@ def test_the_code_of_own_workloads_is_python_that_can_be_copied() -> None:
 def test_programs_belong_to_workloads() -> None:
     programs = {file.name for file in (workloads_folder() / "_programs").glob("*.py")}
     assert programs <= {file.name for file in workloads_folder().glob("[!_]*.py")}
-    assert len(programs) > 10
+    assert {"matmul.py", "train.py", "amp.py"} <= programs
 
 
 @pytest.mark.usefixtures("alone")

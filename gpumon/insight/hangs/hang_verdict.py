@@ -198,7 +198,7 @@ def _without_stacks(running: Sequence[RankEvidence], since: float, limit: float)
     standing = standing_of(rank)
     is_hang = since >= (BUSY_FACTOR * limit if standing is Standing.COMPUTES else limit) and not is_working(rank)
     summary = (
-        f"Rank {rank.rank} does not wait as the others do: {description(rank)} for {duration_text(since)}; "
+        f"Rank {rank.rank} does not wait as the others do: {description(rank)}{_during(since)}; "
         f"{_ranks_wait(waiting)} in a futex, probably in a collective."
     )
     kind = kind_of(standing) if is_hang else HangKind.SLOW

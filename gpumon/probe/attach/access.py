@@ -54,12 +54,14 @@ class Attachability:
         word: For a column: the state, or why not in two or three words.
         problem: Why not and what to do; None unless the state is `REFUSED`.
         target: The process; None if it cannot be read.
+        folder: Where its probe listens; None unless the state is `PROBE`.
     """
 
     state: AttachState
     word: str
     problem: Problem | None = None
     target: Target | None = None
+    folder: Path | None = None
 
 
 def attachability(pid: int, proc: Path = Path("/proc")) -> Attachability:
@@ -74,8 +76,9 @@ def attachability(pid: int, proc: Path = Path("/proc")) -> Attachability:
     target = None
     try:
         target = read_target(pid, proc)
-        if listening_in(target) is not None:
-            return Attachability(AttachState.PROBE, AttachState.PROBE.value, target=target)
+        folder = listening_in(target)
+        if folder is not None:
+            return Attachability(AttachState.PROBE, AttachState.PROBE.value, target=target, folder=folder)
         check_access(target)
     except CommandError as error:
         word = error.word if isinstance(error, RefusalError) else "unknown"

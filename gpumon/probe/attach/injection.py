@@ -53,6 +53,8 @@ _READY_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 0.002
 _STACK_WORDS: Final = 64
 _MAX_ERRNO: Final = 4095
+_ONE_AT_A_TIME: Final = threading.Lock()
+"""Held while a process is stopped: threads of gpumon that wait for its GIL would keep theirs stopped."""
 _MAX_GROWTH_BYTES: Final = 8 << 20
 """By which the stack may have grown since its mapping was read."""
 
@@ -171,14 +173,11 @@ class _Injection:
         target = self._target
         try:
             python = self._python()
-            places = self._space.find_code(cpu.CALL_AND_RETURN, cpu.RESTORER)
-            if places is None:
-                raise no_python(target)
-            self._call_and_return, self._restorer = places
             end = time.monotonic() + _SUITABLE_SECONDS
             while True:
                 try:
-                    return self._attempt(python)
+                    with _ONE_AT_A_TIME:
+                        return self._attempt(python)
                 except _NotNowError as error:
                     if self.is_cancelled or time.monotonic() > end:
                         raise not_now(target, str(error)) from None
@@ -209,13 +208,17 @@ class _Injection:
         return python
 
     def _attempt(self, python: PythonImage) -> PendingCall:
-        """Stop the thread, make the request, and let the thread go on.
+        """Find the instructions, stop the thread, make the request, and let the thread go on.
 
         Raises:
             _NotNowError: The thread is at an unsuitable place.
             OSError: The kernel does not allow it, or the process has ended.
             StuckError: The thread does not stop, or does not return from a call; it goes on by itself.
         """
+        places = self._space.find_code(cpu.CALL_AND_RETURN, cpu.RESTORER)
+        if places is None:
+            raise no_python(self._target)
+        self._call_and_return, self._restorer = places
         tracee = Tracee(self._target.pid)
         start = time.perf_counter()
         try:

@@ -68,7 +68,8 @@ async def themes(walk: Walk) -> str:
     for _ in BUILT_IN:
         await walk.pilot.press("T")
         seen.append(walk.app.theme)
-    if set(seen) != set(BUILT_IN) or seen[0] != seen[-1]:
+    await walk.pilot.press("escape")
+    if set(seen) != set(BUILT_IN) or seen[0] != seen[-1] or walk.app.theme != seen[0]:
         raise FailedError(f"T switched to {', '.join(seen)}")
     return ", ".join(seen[:-1])
 

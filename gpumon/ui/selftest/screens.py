@@ -16,7 +16,7 @@ from gpumon.health.checks import FailedError, SkippedError
 from gpumon.operations.waterfall import waterfall
 from gpumon.present.explain import SAMPLE
 from gpumon.ui.screens.alerts import AlertsScreen
-from gpumon.ui.screens.chart_choices import MetricChoiceScreen
+from gpumon.ui.screens.chart_choices import ChartChoiceScreen
 from gpumon.ui.screens.cost import CostScreen
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.doctor import DoctorScreen
@@ -104,7 +104,7 @@ async def device(walk: Walk) -> str:
     walk.table("devices").cursor = _most_active(walk)
     async with walk.opened("enter", DeviceScreen, "device-chart") as screen:
         await walk.pilot.press("x", "left", "n", "z")
-        async with walk.opened("c", MetricChoiceScreen, "metrics"):
+        async with walk.opened("c", ChartChoiceScreen, "metrics"):
             pass
         rows = screen.query_one("#details", LineTable).rows
         if len(rows) < len(METRICS):

@@ -47,7 +47,7 @@ STOPS: Final = (
     Stop("5  programs that measure what the host can do", ("5",)),
     Stop("7  paste an error: what it means, and how to fix it", ("7",), SAMPLE),
     Stop("?  the keys of every screen", ("escape", "1", "question_mark")),
-    Stop("T  the next theme", ("escape", "T")),
+    Stop("T  themes", ("escape", "T")),
 )
 
 
@@ -60,6 +60,7 @@ def recording_step(path: Path) -> Step:
         walk.app.session.workloads.interpreter = _PYTHON
         walk.table("devices").cursor = 0
         scenes = [await _scene(walk, stop) for stop in STOPS]
+        await walk.pilot.press("escape")
         walk.app.theme = theme
         walk.expect(OverviewScreen)
         if len({scene.svg for scene in scenes}) < len(STOPS):
