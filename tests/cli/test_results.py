@@ -60,6 +60,7 @@ def environment(nvml_mock: NvmlMock, tmp_path: Path) -> Environment:
     }
 
 
+@pytest.mark.long
 def test_cases_are_a_table_and_plots_are_drawn_where_they_are_wanted(environment: Environment) -> None:
     plain = run("run", "sweep", "--device", "cpu", env=environment)
     assert plain.returncode == 0, plain.stderr
@@ -80,6 +81,7 @@ def test_json_and_csv_exclude_each_other(environment: Environment, command: list
     assert "--json and --csv exclude each other." in done.stderr
 
 
+@pytest.mark.long
 def test_the_code_of_a_workload_is_printed_with_its_parameters(environment: Environment) -> None:
     done = run("workloads", "sweep", "--code", env=environment)
     assert (done.returncode, done.stderr) == (0, "")

@@ -226,6 +226,7 @@ async def test_no_fleet_no_digit() -> None:
         assert "Fleet" not in screen_text(app)
 
 
+@pytest.mark.long
 @needs_prometheus
 @pytest.mark.xdist_group("prometheus")
 async def test_the_screen_has_the_values_that_a_real_prometheus_scrapes(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ async def test_a_notification_is_canceled_in_the_same_list() -> None:
         assert "notify:" not in screen_lines(app)[0]
 
 
+@pytest.mark.long
 def test_a_process_ends_and_the_terminal_rings(nvml_mock: NvmlMock, tmp_path: Path) -> None:
     """With a real collector: the bell, the notification of the terminal, and the command."""
     received = tmp_path / "received.json"

@@ -425,7 +425,7 @@ async def app_that_asks(pilot: Pilot[Any], stream: FakeStream, frame: Frame) -> 
     await pilot.pause()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("keys", "begins"), [(["tab", "enter"], True), (["y", "n", "down", "up", "enter"], False), (["escape"], False)]
 )

@@ -303,6 +303,7 @@ def test_a_process_that_does_not_die_is_told_and_left(stage: Stage, monkeypatch:
 # Floods and rubbish
 
 
+@pytest.mark.long
 def test_a_flood_on_stderr_is_drained_and_bounded(stage: Stage) -> None:
     body = "line = b'\\x1b[31m' + b'e' * 1018 + b'\\n'\nfor _ in range(50): os.write(2, line * 1024)\n" + FINE
     body = body.replace("os.write(2, line * 1024)", "sys.stderr.buffer.write(line * 1024)")
