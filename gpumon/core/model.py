@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+from gpumon.core.metrics import METRICS, unknown_metric_text
 from gpumon.core.problems import Problem, ProblemCode
 
 
@@ -171,8 +172,15 @@ class Device:
         return str(self.index) if self.instance is None else f"{self.index}:{self.instance.position}"
 
     def get(self, metric_id: str) -> float | None:
-        """The reading of a metric, or None; `problems` then contains the reason."""
-        return self.readings.get(metric_id)
+        """The reading of a metric, or None; `problems` then contains the reason.
+
+        Raises:
+            ValueError: There is no such metric.
+        """
+        value = self.readings.get(metric_id)
+        if value is None and metric_id not in METRICS:
+            raise ValueError(unknown_metric_text(metric_id))
+        return value
 
     def is_stale(self, name: str) -> bool:
         """Whether a reading or field is the last known value and not a current one."""

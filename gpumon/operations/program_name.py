@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
+from gpumon.core.text import ELLIPSIS
 from gpumon.core.units import MISSING
 
 _MAX_PROGRAMS: Final = 4096
@@ -79,7 +80,7 @@ def _python_target(arguments: Sequence[str]) -> tuple[str | None, Sequence[str]]
         word = arguments[index]
         if word == "-m" and index + 1 < len(arguments):
             return arguments[index + 1], arguments[index + 2 :]
-        if word == "-c" or not word.startswith("-"):
+        if word == "-c" or not word.startswith(("-", ELLIPSIS)):  # an anonymized option is an ellipsis
             return word, arguments[index + 1 :]
         index += 2 if word in _OPTIONS_WITH_VALUE else 1
     return None, ()
