@@ -131,6 +131,7 @@ class Device:
         mig_mode_pending: MIG mode after the next reset.
         state: Whether the device responds.
         age_seconds: Age of the readings; None if there has never been a reading.
+        sm_age_seconds: Age of `Process.sm_percent` of its processes; None if it is not sampled.
         readings: Value by metric id; contains only metrics that could be read.
         throttle_reasons: NVML's clocks event reasons in force, or None if unknown.
         processes: Processes that NVML lists for the device, or None if unknown.
@@ -154,6 +155,7 @@ class Device:
     mig_mode_pending: Switch | None = None
     state: DeviceState = DeviceState.OK
     age_seconds: float | None = 0.0
+    sm_age_seconds: float | None = None
     readings: Mapping[str, float] = field(default_factory=dict)
     throttle_reasons: tuple[str, ...] | None = None
     processes: tuple[Process, ...] | None = None

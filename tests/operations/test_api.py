@@ -17,7 +17,6 @@ import pytest
 import gpumon.api
 from gpumon.api import FrameIterator, GpumonError, PartKind
 from gpumon.core.problems import ProblemCode
-from gpumon.operations import frame_source
 from gpumon.streams.recording import RecordingWriter
 from tests import builders
 from tests.nvml_mock import NvmlMock
@@ -287,12 +286,3 @@ def test_a_loop_that_is_left_closes_the_collector() -> None:
         break
     gc.collect()
     assert (stream.started, stream.closed) == (1, 1)
-
-
-def test_a_silent_collector_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frame_source, "FIRST_FRAME_SECONDS", 0.2)
-    stream = FakeLive()
-    with pytest.raises(GpumonError, match="did not respond") as raised:
-        next(FrameIterator(stream))
-    assert raised.value.problem.code is ProblemCode.COLLECTOR_SILENT
-    assert stream.closed == 1
