@@ -33,7 +33,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 _SLOW_HOST = [HealthCheck.too_slow]  # of an input: a busy host is no fault of a strategy
 settings.register_profile(
-    "repeatable", derandomize=True, max_examples=40, deadline=None, suppress_health_check=_SLOW_HOST
+    "repeatable", derandomize=True, max_examples=25, deadline=None, suppress_health_check=_SLOW_HOST
 )
 settings.register_profile("searching", deadline=None, suppress_health_check=_SLOW_HOST)
 settings.load_profile(os.environ.get("GPUMON_HYPOTHESIS", "repeatable"))

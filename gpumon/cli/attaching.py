@@ -1,39 +1,17 @@
 """What every command that needs a probe shares: who is meant, and the question before the probe is loaded."""
 
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
-from gpumon.cli.options import Command, SharedOption
+from gpumon.cli.options import Command, load_probe_option
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.operations.targets import TrainingTarget
-
-TARGET_HELP: Final = (
-    "A PID (of a rank, a worker of a DataLoader, or a launcher for all of its ranks) or the name of a job; nothing "
-    "for the only training run of this host."
-)
-ASK: Final = "ask"
-OWN: Final = "own"
-NEVER: Final = "never"
-
-
-def load_probe_option(command: Command) -> Command:
-    """The option of gpumon and of every command that may load a probe."""
-    return click.option(
-        "--load-probe",
-        cls=SharedOption,
-        type=click.Choice([ASK, OWN, NEVER]),
-        default=ASK,
-        show_default=True,
-        show_envvar=True,
-        help="Before the probe is loaded into a process that has none: ask; ask only for processes of other users; "
-        "never load it.",
-    )(command)
 
 
 def attach_options(command: Command) -> Command:
@@ -69,26 +47,6 @@ def slower_allowed() -> "Callable[[str], bool] | None":
     return (lambda reason: click.confirm(f"{reason} Record it?", err=True)) if _has_terminal() else None
 
 
-def confirm(question: str) -> None:
-    """Ask before something happens to a process that was not named.
-
-    Raises:
-        CommandError: There is no terminal to ask on.
-        click.Abort: The user does not agree.
-    """
-    if not _has_terminal():
-        reason = "Without a terminal, gpumon does this only to a process that is named."
-        raise CommandError.missing(ProblemCode.INVALID_VALUE, reason)
-    click.confirm(question, abort=True, err=True)
-
-
-def first_rank(target: "TrainingTarget") -> "TrainingTarget":
-    """The first process of a job, for a command that reads one; prints that there are others."""
-    if len(target.pids) > 1:
-        click.echo(f"Process {target.pids[0]} is the first of {len(target.pids)} ranks.", err=True)
-    return target._replace(pids=target.pids[:1])
-
-
 def load_missing_probes(target: "TrainingTarget", *, attach: bool, policy: str) -> Problem | None:
     """Load the probe into the processes that have none, if the user agrees; returns why some have none now.
 
@@ -102,9 +60,9 @@ def load_missing_probes(target: "TrainingTarget", *, attach: bool, policy: str) 
     plan = plan_probes(target.name, target.pids)
     if not plan.possible:
         return plan.refusal
-    if not attach and policy == NEVER:
+    if not attach and policy == "never":
         return _no_probe(plan.possible, "never loads it: --load-probe never.")
-    if not attach and not (policy == OWN and plan.is_own):
+    if not attach and not (policy == "own" and plan.is_own):
         if not _has_terminal():
             return _no_probe(plan.possible, "loads it only if --attach is given.")
         if not click.confirm(plan.question, err=True):

@@ -30,7 +30,9 @@ _PERCENT: Final = Percent()
 
 
 @click.command(short_help="Wait until a GPU is free, or a process ends.")
-@click.option("--gpu", metavar="DEVICE", help="The GPUs: an index, a range, a UUID, cuda:0, all, or a list.")
+@click.option(
+    "--gpu", "--device", "gpu", metavar="DEVICE", help="The GPUs: an index, a range, a UUID, cuda:0, all, or a list."
+)
 @click.option("--free", is_flag=True, help="Wait until no process uses the GPUs.")
 @click.option("--memory-above", type=_PERCENT, metavar="PERCENT", help="Wait until more of the memory is in use.")
 @click.option("--utilization-below", type=_PERCENT, metavar="PERCENT", help="Wait until the utilization is lower.")
@@ -89,7 +91,9 @@ def wait(  # noqa: PLR0917 - click passes them by name
 
 @click.command(short_help="Choose free GPUs for a program.")
 @click.option("--count", type=click.IntRange(1, 64), default=1, show_default=True, help="How many GPUs.")
-@click.option("--device", "device", default="all", show_default=True, metavar="DEVICE", help="Choose from these GPUs.")
+@click.option(
+    "--gpu", "--device", "device", default="all", show_default=True, metavar="DEVICE", help="Choose from these GPUs."
+)
 @click.option(
     "--free-memory",
     type=Size(),

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TextIO
 import click
 
 from gpumon.cli.commands import gpumon
-from gpumon.core.ascii_fallback import enable_ascii_fallback
+from gpumon.core.ascii_fallback import Symbols, enable_ascii_fallback, symbols_for
 from gpumon.core.limits import limit_problem
 from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
@@ -42,8 +42,9 @@ def main() -> NoReturn:
     """Entry point of the ``gpumon`` command."""
     _open_closed_streams()
     sys.stdout = _with_output_errors(sys.stdout)  # type: ignore[arg-type]
+    symbols = symbols_for(os.environ)
     for output in (sys.stdout, sys.stderr):
-        enable_ascii_fallback(output)  # type: ignore[arg-type]
+        enable_ascii_fallback(output, symbols if output.isatty() else Symbols.UNICODE)  # type: ignore[arg-type]
     flags: list[str] = []
     sys.exit(_guarded(lambda: gpumon(standalone_mode=False, obj=flags), flags))
 

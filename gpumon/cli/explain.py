@@ -1,6 +1,8 @@
 """`gpumon explain`: the meaning of the errors in a log, and how to fix them."""
 
 import io
+import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
@@ -28,11 +30,14 @@ _MAX_WIDTH: Final = 100
 _MAX_PATH: Final = 4096
 _DRIVER_FILES: Final = Path("/proc/driver/nvidia")
 """Exists if the driver is loaded."""
+_FILE_NAME: Final = re.compile(r"\S*[./]\S*")
+_ID: Final = re.compile(r"[a-z][a-z0-9-]*")
+_XID: Final = re.compile(r"xid-\d+")
 _HINT: Final = "Paste the error, then press Ctrl-D on an empty line."
 
 
 @click.command(short_help="Explain an error and how to fix it.")
-@click.argument("paths", metavar="[FILE]...", type=click.Path(path_type=Path, allow_dash=True), nargs=-1)
+@click.argument("paths", metavar="[FILE|TEXT|ID]...", type=click.Path(path_type=Path, allow_dash=True), nargs=-1)
 @click.option(
     "--more", "is_long", is_flag=True, envvar="GPUMON_EXPLAIN_MORE", help="Also print other fixes, code and sources."
 )
@@ -72,6 +77,9 @@ def explain(  # noqa: PLR0917 - click passes them by name
 ) -> int:
     """Read the log or traceback FILE, or standard input, and say how its last run ended, why, and what to do.
 
+    In place of a file: the text of an error, or a known error: gpumon explain "CUDA error: out of memory", gpumon
+    explain xid 79, gpumon explain oom.
+
     The log can be of any size, and can be compressed, colored, wrapped, or from several ranks. Several files, or a
     folder, are the logs of the ranks of one run. For example: python train.py 2>&1 | gpumon explain
 
@@ -89,16 +97,42 @@ def explain(  # noqa: PLR0917 - click passes them by name
         return ExitCode.OK
     if is_newest:
         return _print_newest_report(is_live, as_json=as_json, is_long=is_long)
-    explanation = _explanation_of(paths)
+    words = _words(paths)
+    known = _known_error(words)
+    if known:
+        _print_entry(known, as_json=as_json)
+        return ExitCode.OK
+    explanation = _explanation_of(paths, words)
     if as_json or is_long:
         explanation = _with_evidence(explanation, is_live)
     return _print_explanation(explanation, as_json=as_json, is_long=is_long)
 
 
-def _explanation_of(paths: tuple[Path, ...]) -> "Explanation":
-    from gpumon.errors.explain import explain_paths, explain_source
+def _words(paths: tuple[Path, ...]) -> str:
+    """The arguments as one text; empty if they are files, or could be names of files."""
+    names = [str(path) for path in paths]
+    are_files = any(name == "-" or os.path.exists(name) for name in names)  # noqa: PTH110 - False for a name too long
+    return "" if are_files or all(_FILE_NAME.fullmatch(name) for name in names) else " ".join(names)
+
+
+def _known_error(words: str) -> str:
+    """The id of the known error that a text names, such as ``xid 79``; empty if the text is not an id."""
+    if not words:
+        return ""
+    from gpumon.errors.load import ERRORS
+
+    error_id = "-".join(words.lower().split())
+    if error_id in ERRORS or _ID.fullmatch(words):
+        return error_id
+    return "xid-other" if _XID.fullmatch(error_id) else ""
+
+
+def _explanation_of(paths: tuple[Path, ...], words: str) -> "Explanation":
+    from gpumon.errors.explain import explain_paths, explain_source, explain_text
     from gpumon.errors.source import log_pieces
 
+    if words:
+        return explain_text(words)
     if paths and paths != (Path("-"),):
         return explain_paths(paths)
     if sys.stdin.isatty():

@@ -87,7 +87,8 @@ def exporter(  # noqa: PLR0917 - click passes them by name
 ) -> int:
     """Serve GPUs, processes, alerts and PyTorch memory of this host to Prometheus until interrupted.
 
-    Only this host can connect, unless --listen says otherwise. docs/fleet.md describes the metrics.
+    Only this host can connect, unless --listen says otherwise. The page "Fleet and Prometheus", which ctrl+p in gpumon
+    opens, describes the metrics.
     """
     if bool(user) != (password_file is not None):
         raise click.UsageError("Basic authentication needs both --user and --password-file.")

@@ -11,9 +11,11 @@ from gpumon.cli.options import AnyDuration, debug_option, history_option, json_o
 from gpumon.cli.output import print_json
 from gpumon.cli.screen import show
 from gpumon.core.problems import CommandError, ExitCode
+from gpumon.core.units import counted
 
 if TYPE_CHECKING:
     from gpumon.fleet.settings import FleetSource
+    from gpumon.operations.fleet.report import FleetReport
 
 _LOCAL_SECONDS: Final = 5.0
 """Interval of this host's own GPUs, which are not what the screen was opened for."""
@@ -77,6 +79,7 @@ def _print(source: "FleetSource", usage_seconds: float | None, *, as_json: bool)
     report = FleetReport(read_source(source), slurm)
     if not as_json:
         click.echo("\n".join(summary_lines(report)))
+        _check_hosts(report)
         return
     document = dict(fleet_document(report))
     if usage_seconds is not None and isinstance(source, FleetSettings):
@@ -86,3 +89,12 @@ def _print(source: "FleetSource", usage_seconds: float | None, *, as_json: bool)
         rows = tuple(with_users(usage.rows, report.slurm_jobs))
         document["usage"] = usage_document(usage._replace(rows=rows))
     print_json(document)
+    _check_hosts(report)
+
+
+def _check_hosts(report: "FleetReport") -> None:
+    """Exit with 3 if a host cannot be read; the output says why."""
+    hosts = report.snapshot.host_problems
+    if hosts:
+        click.echo(f"gpumon: {counted(len(hosts), 'host')} cannot be read: {', '.join(hosts)}.", err=True)
+        raise click.exceptions.Exit(ExitCode.MISSING_PREREQUISITE)

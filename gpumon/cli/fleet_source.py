@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from gpumon.cli.group import config
-from gpumon.cli.options import Command, NumberRange
+from gpumon.cli.options import Command, Seconds
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ _OPTIONS: Final = (
         "--interval",
         "query_interval",
         cls=_QueryInterval,
-        type=NumberRange(1, 3600),
+        type=Seconds(1, 3600),
         show_default="15; 1 through ssh",
-        metavar="SECONDS",
+        metavar="DURATION",
         help="Seconds between two queries, or two samples through ssh.",
     ),
 )

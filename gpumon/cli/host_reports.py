@@ -9,13 +9,19 @@ from gpumon.core.problems import CommandError, ExitCode, Problem
 
 
 @click.command(short_help="Show the hardware of every GPU.")
+@click.option("--reference", is_flag=True, help="Print the data sheets of current NVIDIA GPUs to compare with.")
 @json_option("devices", "Print one JSON document; missing values are null, with the reason.")
 @debug_option
-def devices(as_json: bool) -> None:
-    """Print the hardware of every GPU: multiprocessors, registers, shared memory, caches, memory, PCIe and MIG.
+def devices(reference: bool, as_json: bool) -> None:
+    """Print the hardware of every GPU: multiprocessors, peak rates, caches, memory, links and MIG; and its data sheet.
 
     NVML and the CUDA driver are queried once, without a CUDA context and without PyTorch.
     """
+    if reference:
+        from gpumon.present.text.devices import reference_lines
+
+        print_lines(reference_lines(report_width(120)))
+        return
     from gpumon.core.device_properties import to_document
     from gpumon.operations.devices import read_devices
 
@@ -23,9 +29,10 @@ def devices(as_json: bool) -> None:
     if as_json:
         print_json(to_document(gpus))
     elif gpus:
+        from gpumon.operations.devices import measured_rates
         from gpumon.present.text.devices import device_list_lines
 
-        print_lines(device_list_lines(gpus, report_width(120)))
+        print_lines(device_list_lines(gpus, report_width(120), measured_rates()))
     _raise(problem)
 
 

@@ -1,13 +1,17 @@
 """Options that several commands have, and the types of their values."""
 
 import math
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from io import TextIOWrapper
 from typing import Any, Final
 
 import click
 from click.core import ParameterSource
 
 from gpumon.cli.appearance import ThemeName, default_theme
+from gpumon.core.ascii_fallback import Symbols, enable_ascii_fallback
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS, MAX_HISTORY_SECONDS, MIN_HISTORY_SECONDS
 from gpumon.core.units import parse_duration, parse_size
 
@@ -26,6 +30,16 @@ class NumberRange(click.FloatRange):
         if math.isnan(number):
             self.fail(f"{value!r} is not a number.", param, ctx)
         return number
+
+
+class Seconds(NumberRange):
+    """A range of seconds; a value may also be a duration such as ``30s`` or ``5m``."""
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The seconds, if they are in the range."""
+        with suppress(ValueError):
+            value = parse_duration(str(value))
+        return super().convert(value, param, ctx)  # type: ignore[arg-type]  # a number as text, or an error
 
 
 class Duration(click.ParamType[float]):
@@ -138,8 +152,33 @@ def plot_option(command: Command) -> Command:
     )(command)
 
 
+def _show_symbols(_: click.Context, __: click.Parameter, value: str | None) -> None:
+    """Draw with the chosen characters from now on."""
+    if value is not None:
+        for output in (sys.stdout, sys.stderr):
+            if isinstance(output, TextIOWrapper):  # not in tests
+                enable_ascii_fallback(output, Symbols(value))
+
+
 def screen_options(command: Command) -> Command:
     """The options of every command that opens the screen."""
+    command = click.option(
+        "--symbols",
+        type=click.Choice([symbols.value for symbols in Symbols]),
+        show_envvar=True,
+        expose_value=False,
+        callback=_show_symbols,
+        help="Characters to draw with: blocks in place of braille, or only ASCII.  [default: what the terminal shows]",
+    )(command)
+    command = click.option(
+        "--ascii",
+        is_flag=True,
+        flag_value=Symbols.ASCII.value,
+        default=None,
+        expose_value=False,
+        callback=_show_symbols,
+        help="The same as --symbols ascii.",
+    )(command)
     command = click.option(
         "--mouse/--no-mouse",
         cls=SharedOption,
@@ -170,6 +209,20 @@ def read_only_option(command: Command) -> Command:
     )(command)
 
 
+def load_probe_option(command: Command) -> Command:
+    """The option of gpumon and of every command that may load a probe."""
+    return click.option(
+        "--load-probe",
+        cls=SharedOption,
+        type=click.Choice(["ask", "own", "never"]),
+        default="ask",
+        show_default=True,
+        show_envvar=True,
+        help="Before the probe is loaded into a process that has none: ask; ask only for processes of other users; "
+        "never load it.",
+    )(command)
+
+
 def debug_option(command: Command) -> Command:
     """The option of every command for tracebacks: after a failure, users add it at the end of the line."""
     return click.option(
@@ -188,12 +241,12 @@ def interval_option(command: Command) -> Command:
     return click.option(
         "--interval",
         cls=SharedOption,
-        type=NumberRange(0.1, 3600),
+        type=Seconds(0.1, 3600),
         default=1.0,
         show_default=True,
         show_envvar=True,
-        metavar="SECONDS",
-        help="Seconds between samples.",
+        metavar="DURATION",
+        help="Time between samples: seconds, or such as 30s or 5m.",
     )(command)
 
 

@@ -23,7 +23,12 @@ _RECORD_COLUMNS: Final = ("time_seconds", "host", "device_name", "driver", "torc
 @click.command(short_help="List saved results, or the history of one workload.")
 @click.argument("name", required=False, shell_complete=complete_workload)
 @click.option(
-    "--device", metavar="DEVICE", default="", help="Only a GPU by a part of its name or its UUID, cuda:N or cpu."
+    "--gpu",
+    "--device",
+    "device",
+    metavar="DEVICE",
+    default="",
+    help="Only a GPU by a part of its name or its UUID, cuda:N or cpu.",
 )
 @click.option("--host", metavar="NAME", default="", help="Only results of this host.")
 @click.option("--since", metavar="DURATION|TIME", help="Only newer results: 7d, or a time such as 2026-05-01T14:30.")

@@ -29,6 +29,7 @@ def workloads(name: str | None, code: bool, as_json: bool) -> None:
 @click.command(short_help="Run a workload and report its verdict.")
 @click.argument("name", shell_complete=complete_workload)
 @click.option(
+    "--gpu",
     "--device",
     "devices",
     multiple=True,

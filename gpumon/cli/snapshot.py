@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from gpumon.cli.attaching import attach_options, chosen_target, first_rank, require_probes
+from gpumon.cli.attaching import attach_options, chosen_target, require_probes
 from gpumon.cli.group import appearance
 from gpumon.cli.options import AnyDuration, debug_option, screen_options
 from gpumon.cli.output import print_json, print_lines, report_width
@@ -97,7 +97,10 @@ def snapshot(  # noqa: PLR0917 - click passes them by name
     if file is not None and (pid is not None or record or output is not None or yes):
         raise click.UsageError("Name either FILE or --pid; --record, --output and --yes are for the latter.")
     if file is None:
-        rank = first_rank(chosen_target(pid))
+        target = chosen_target(pid)
+        if len(target.pids) > 1:
+            click.echo(f"Process {target.pids[0]} is the first of {len(target.pids)} ranks.", err=True)
+        rank = target._replace(pids=target.pids[:1])
         require_probes(rank, attach=attach, policy=load_probe)
         if not (yes or _is_confirmed(rank.pids[0], record)):
             return ExitCode.BAD_VERDICT

@@ -10,7 +10,7 @@ import click
 
 from gpumon.cli.attaching import attach_options, chosen_target, require_probes, slower_allowed
 from gpumon.cli.group import appearance
-from gpumon.cli.options import NumberRange, debug_option, screen_options
+from gpumon.cli.options import Seconds, debug_option, screen_options
 from gpumon.cli.output import print_json, print_lines, report_width
 from gpumon.cli.recorded import default_path, path_of, save
 from gpumon.cli.snapshot import has_screen
@@ -37,7 +37,7 @@ _HINT: Final = "Open it with gpumon trace or in ui.perfetto.dev."
 )
 @click.option(
     "--seconds",
-    type=NumberRange(_MIN_SECONDS, _MAX_SECONDS),
+    type=Seconds(_MIN_SECONDS, _MAX_SECONDS),
     default=1.0,
     show_default=True,
     envvar="GPUMON_TRACE_SECONDS",

@@ -6,13 +6,13 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from gpumon.cli.attaching import chosen_target, confirm
-from gpumon.cli.options import NumberRange, debug_option
-from gpumon.core.problems import CommandError, ExitCode, ProblemCode
+from gpumon.cli.attaching import chosen_target
+from gpumon.cli.options import Seconds, debug_option
+from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ RECORDER_SIZE: Final = "2000"
 """Entries of the flight recorder: PyTorch's default since 2.13."""
 _RECORDER_VARIABLES: Final = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 """Set its size since PyTorch 2.8, and before; a newer PyTorch calls the older name deprecated, on stderr."""
+_DUMP_VARIABLES: Final = ("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE")
+"""Where the watchdog writes the flight recorder, before and since PyTorch 2.9."""
 _TIMEOUT_SECONDS: Final = 60.0
 _MAX_SECONDS: Final = 3600.0
 _IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
@@ -34,9 +36,16 @@ _IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option(
+    "--report",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Keep a report of the run in DIR, complete at any moment of it.",
+)
 @click.option("--no-flight-recorder", is_flag=True, help="Leave PyTorch's flight recorder as it is.")
 @debug_option
-def watch(command: tuple[str, ...], no_flight_recorder: bool) -> NoReturn:
+def watch(command: tuple[str, ...], folder: Path | None, no_flight_recorder: bool) -> int:
     """Run COMMAND in place of gpumon, with the probe in every PyTorch process, including child processes and workers.
 
     For example: gpumon watch -- torchrun --nproc-per-node 8 train.py
@@ -47,11 +56,17 @@ def watch(command: tuple[str, ...], no_flight_recorder: bool) -> NoReturn:
 
     PyTorch's flight recorder, which shows why a distributed job hangs, is turned on where it is off: watch sets
     TORCH_FR_BUFFER_SIZE=2000 unless the environment has a size.
+
+    With --report, gpumon stays and writes DIR/report.html, report.md and report.json: steps, memory, GPUs, energy, what
+    a step consists of, and why the run failed. What the command prints to the terminal goes through DIR/output.log.
     """
     program = shutil.which(command[0])
     if program is None:
         reason = f"Command not found: {safe_text(command[0], 200)}."
         raise CommandError.missing(ProblemCode.NOT_FOUND, reason, "Check the name of the command and PATH.")
+    environment = watched_environment(os.environ, has_recorder=not no_flight_recorder)
+    if folder is not None:
+        return _report(folder, program, command, environment)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     for name in _IGNORED_BY_PYTHON:
@@ -59,12 +74,24 @@ def watch(command: tuple[str, ...], no_flight_recorder: bool) -> NoReturn:
         if number is not None:
             signal.signal(number, signal.SIG_DFL)
     try:
-        os.execve(program, command, watched_environment(os.environ, has_recorder=not no_flight_recorder))  # noqa: S606 - the command needs no shell
+        os.execve(program, command, environment)  # noqa: S606 - the command needs no shell
     except OSError as error:
         reason = f"{safe_text(program, 200)} cannot be run: {error.strerror}."
         raise CommandError.missing(
             ProblemCode.NOT_FOUND, reason, "The first line of a script must name its interpreter."
         ) from None
+
+
+def _report(folder: Path, program: str, command: tuple[str, ...], environment: dict[str, str]) -> int:
+    """Run the command, and report it; the exit status is that of the command."""
+    from gpumon.operations.run_report.watched import DUMPS, watch_run
+    from gpumon.present.report.write import write_report
+
+    dumps = dict.fromkeys(_DUMP_VARIABLES, str(folder.absolute() / DUMPS))
+    own = {**dumps, "TORCH_NCCL_DUMP_ON_TIMEOUT": "1", "PYTHONUNBUFFERED": "1"}
+    status = watch_run(folder, program, command, {**own, **environment}, write_report)
+    click.echo(f"gpumon: The report is {folder / 'report.html'}.", err=True)
+    return status if status >= 0 else SIGNAL_BASE - status
 
 
 def watched_environment(environment: Mapping[str, str], *, has_recorder: bool = True) -> dict[str, str]:
@@ -87,10 +114,10 @@ def watched_environment(environment: Mapping[str, str], *, has_recorder: bool = 
 @click.argument("target", required=False)
 @click.option(
     "--timeout",
-    type=NumberRange(0, _MAX_SECONDS),
+    type=Seconds(0, _MAX_SECONDS),
     default=_TIMEOUT_SECONDS,
     show_default=True,
-    metavar="SECONDS",
+    metavar="DURATION",
     help="How long to wait for the probe to answer.",
 )
 @click.option("--detach", is_flag=True, help="End the probe; the process is as before, and continues.")
@@ -109,7 +136,7 @@ def attach(target: str | None, timeout: float, detach: bool, verbose: bool) -> i
     """
     chosen = chosen_target(target)
     if target is None:
-        confirm(f"{'End the probe in' if detach else 'Load the probe into'} {chosen}?")
+        click.confirm(f"{'End the probe in' if detach else 'Load the probe into'} {chosen}?", abort=True, err=True)
     if os.getpid() in chosen.pids:
         raise click.UsageError(f"PID {os.getpid()} is gpumon itself.")
     if detach:
@@ -138,10 +165,10 @@ def _load(pids: "tuple[int, ...]", timeout: float, *, is_verbose: bool) -> None:
 
     results = load_probes(pids, lambda process: click.echo(waiting_text(process), err=True), timeout)
     good = [result for result in results.values() if not isinstance(result, CommandError)]
-    for number, result in enumerate(good, 1):
-        click.echo(_text(result, has_next=number == len(good)))
-        if is_verbose and result.stopped_seconds:
-            click.echo(f"The main thread stood still for {1000 * result.stopped_seconds:.2f} ms.")
+    for number, attached in enumerate(good, 1):
+        click.echo(_text(attached, has_next=number == len(good)))
+        if is_verbose and attached.stopped_seconds:
+            click.echo(f"The main thread stood still for {1000 * attached.stopped_seconds:.2f} ms.")
     for result in results.values():
         if isinstance(result, CommandError):
             raise result

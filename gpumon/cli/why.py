@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from gpumon.cli.attaching import attach_options, chosen_target, load_missing_probes, slower_allowed
-from gpumon.cli.options import NumberRange, debug_option, json_option
+from gpumon.cli.options import Seconds, debug_option, json_option
 from gpumon.cli.output import print_json, print_lines, report_width
 from gpumon.core.problems import CommandError, ExitCode
 
@@ -22,8 +22,8 @@ _MAX_WIDTH: Final = 140
 @click.argument("target", required=False)
 @click.option(
     "--seconds",
-    type=NumberRange(1, 30),
-    metavar="SECONDS",
+    type=Seconds(1, 30),
+    metavar="DURATION",
     help="How long to observe the process.  [default: 12, longer for slow steps]",
 )
 @click.option("--job", is_flag=True, help="Compare all ranks on this host of the job that a PID belongs to.")
@@ -53,6 +53,7 @@ def why(  # noqa: PLR0917 - click passes them by name
     Exit code 1: a cause was found; 0: none that costs much, or undecided; 3: no such process, or no step ended.
     """
     from gpumon.operations.targets import with_all_ranks
+    from gpumon.operations.why.examination import WhyReport
 
     chosen = chosen_target(target)
     chosen = with_all_ranks(chosen) if job else chosen
@@ -68,7 +69,7 @@ def why(  # noqa: PLR0917 - click passes them by name
         if is_shown:
             click.echo("\r\x1b[K", nl=False, err=True)
     _print(reports, as_json=as_json)
-    ranks = getattr(reports, "ranks", (reports,))
+    ranks = (reports,) if isinstance(reports, WhyReport) else reports.ranks
     has_cause = any(rank.verdict.is_decided and rank.verdict.causes for rank in ranks)
     return ExitCode.BAD_VERDICT if has_cause else ExitCode.OK
 
@@ -78,23 +79,24 @@ def _examine(
 ) -> "WhyReport | JobWhyReport":
     from gpumon.operations.why.examination import Listener
     from gpumon.operations.why.job import examine_job
-    from gpumon.operations.why.outside import examine_job_outside, examine_outside
+    from gpumon.operations.why.outside import examine_outside
     from gpumon.operations.why.trace import examine_process
     from gpumon.probe.client import ProbeWatcher
 
     show_progress = _show_progress if is_shown else _show_nothing
-    if len(pids) == 1 and is_outside:
-        return examine_outside(pids[0], seconds, Listener(show_progress))
     if len(pids) == 1:
-        return examine_process(pids[0], seconds, Listener(show_progress, allow=slower_allowed()), has_trace=traces)
-    if is_outside:
-        return examine_job_outside(pids, seconds, show_progress)
-    watcher = ProbeWatcher()
-    watcher.start()
+        listener = Listener(show_progress, allow=slower_allowed())
+        if is_outside:
+            return examine_outside(pids[0], seconds, listener)
+        return examine_process(pids[0], seconds, listener, has_trace=traces)
+    watcher = None if is_outside else ProbeWatcher()
     try:
+        if watcher is not None:
+            watcher.start()
         return examine_job(pids, watcher, seconds, show_progress)
     finally:
-        watcher.close()
+        if watcher is not None:
+            watcher.close()
 
 
 def _print(report: "WhyReport | JobWhyReport", *, as_json: bool) -> None:

@@ -39,6 +39,10 @@ class DeviceProperties:
         clock_memory_max_hertz: Maximum memory clock, before doubling for double data rate.
         pcie_generation_max: Highest PCIe generation that GPU and slot support.
         pcie_width_max: Most PCIe lanes that GPU and slot support.
+        memory_bandwidth_bytes_per_second: Twice the maximum memory clock times the bus width.
+        tensor_core_generation: Generation of the tensor cores.
+        peak_operations_per_second: Dense operations at the maximum clock, by precision; from `gpu_models.RATES`.
+        nvlink_links_count: NVLink links that are up.
         mig_mode: ``enabled`` or ``disabled``.
         mig_instances: MIG devices.
         problems: Why a field is None, by field name.
@@ -63,6 +67,10 @@ class DeviceProperties:
     clock_memory_max_hertz: float | None = None
     pcie_generation_max: int | None = None
     pcie_width_max: int | None = None
+    memory_bandwidth_bytes_per_second: float | None = None
+    tensor_core_generation: int | None = None
+    peak_operations_per_second: Mapping[str, float] | None = None
+    nvlink_links_count: int | None = None
     mig_mode: str | None = None
     mig_instances: int = 0
     problems: Mapping[str, Problem] = field(default_factory=dict)

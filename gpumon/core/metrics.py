@@ -261,7 +261,7 @@ _SLOW: Final = (
 )  # fmt: skip
 """Condition and hardware of a device: values that change rarely and are read rarely."""
 
-_ON_DEMAND: Final = (
+ON_DEMAND_METRICS: Final = (
     _activity(
         "sm_activity_percent", "SM activity",
         "Share of the streaming multiprocessors that had at least one warp, averaged between two samples.",
@@ -294,4 +294,12 @@ _ON_DEMAND: Final = (
 """Read only while a screen shows the device, since reading these holds the driver's lock; SM activity is also sampled
 now and then on a busy device."""
 
-METRICS: Final[dict[str, Metric]] = {metric.id: metric for metric in (*_SAMPLED, *_SLOW, *_ON_DEMAND)}
+METRICS: Final[dict[str, Metric]] = {metric.id: metric for metric in (*_SAMPLED, *_SLOW, *ON_DEMAND_METRICS)}
+
+
+def unknown_metric_text(name: str) -> str:
+    """That there is no such metric, with the closest names."""
+    from difflib import get_close_matches  # late: few programs misspell a metric
+
+    matches = get_close_matches(name, METRICS, n=3, cutoff=0.5)
+    return f"There is no metric {name!r}." + (f" Did you mean {', '.join(matches)}?" if matches else "")

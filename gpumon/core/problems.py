@@ -67,6 +67,8 @@ class ExitCode(IntEnum):
     """The arguments make no sense, or the input cannot be read."""
     MISSING_PREREQUISITE = 3
     """A prerequisite is missing: no driver, no GPU, no torch."""
+    UNDECIDED = 4
+    """A comparison shows neither that a condition holds nor that it does not."""
 
 
 class CommandError(Exception):

@@ -137,12 +137,19 @@ class Store:
         history = self._histories.get(key)
         return history is not None and history.free.is_free
 
-    def history(self, key: str, metric: str, buckets: int) -> list[float | None]:
-        """The newest ``buckets`` means of a device's metric, oldest first; None for a gap and for an unknown device."""
+    def history(self, key: str, metric: str, buckets: int, bucket_seconds: float | None = None) -> list[float | None]:
+        """The newest ``buckets`` means of a device's metric, oldest first; None for a gap and for an unknown device.
+
+        Args:
+            key: The device.
+            metric: Id of the metric.
+            buckets: Number of means.
+            bucket_seconds: Time of which each is the mean, if not that of the strips.
+        """
         history = self._histories.get(key)
         if history is None:
             return [None] * buckets
-        return history.timeline.recent_means(metric, buckets, self.bucket_seconds)
+        return history.timeline.recent_means(metric, buckets, bucket_seconds or self.bucket_seconds)
 
     def mark(self, key: str, text: str = "a workload began or ended") -> None:
         """Mark the moment of the latest frame in a device's history: a workload begins or ends there."""

@@ -24,6 +24,9 @@ _CONTEXTS: Final = {
     ContextState.NOT_APPLICABLE: "Fix the cause, then start the program again; there is no CUDA context to recover.",
 }
 
+FIXES: Final = "How to fix it, best first"
+NEXT_STEPS: Final = "What to do next"
+"""Headings of the sections whose items are things to do."""
 
 _WITHOUT_ERROR: Final = (
     Fix("If the program failed, also keep what it writes to its error output.", "python train.py 2>&1 | tee train.log"),
@@ -129,7 +132,7 @@ def _evidence(match: Match) -> Iterator[Section]:
 
 
 def _remedies(error: KnownError, fixes: Sequence[Fix], context: ContextState) -> Iterator[Section]:
-    yield Section("How to fix it, best first", tuple(fix_blocks(fixes)))
+    yield Section(FIXES, tuple(fix_blocks(fixes)))
     yield Section("Continue or restart", (paragraph(_CONTEXTS[context]),))
     if error.empty_cache not in STANDARD_CACHE:
         yield Section("Effect of torch.cuda.empty_cache()", (paragraph(error.empty_cache),))
@@ -162,7 +165,7 @@ def _unknown_sections(explanation: Explanation) -> Iterator[Section]:
         (quote, position, *_place(error.frame), paragraph(KIND_SENTENCES[kind_of(error)])),
     )
     yield Section("Lines around it", tuple(_quotes(error.around)))
-    yield Section("What to do next", tuple(fix_blocks(next_steps(error))))
+    yield Section(NEXT_STEPS, tuple(fix_blocks(next_steps(error))))
     yield _report("To have this error added to gpumon, open an issue. A report to any project needs:")
 
 
@@ -185,7 +188,7 @@ def _no_error(explanation: Explanation) -> Iterator[Section]:
     yield Section(f"No known error in {counted(explanation.lines, 'line')}", (paragraph(why),))
     if explanation.last_lines:
         yield Section("Its last lines", tuple(_quotes(explanation.last_lines)))
-    yield Section("What to do next", tuple(fix_blocks(_WITHOUT_ERROR)))
+    yield Section(NEXT_STEPS, tuple(fix_blocks(_WITHOUT_ERROR)))
     yield _report("If the log contains an error that gpumon does not recognize, open an issue, and attach:")
 
 

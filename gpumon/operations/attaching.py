@@ -8,6 +8,7 @@ from gpumon.core.problems import CommandError, Problem
 from gpumon.core.ranks import RankEvidence
 from gpumon.core.units import counted
 from gpumon.insight.hangs import line_of
+from gpumon.operations.targets import find_target, with_all_ranks
 from gpumon.probe.attach import Attachability, Attached, AttachState, attach, attachability
 from gpumon.probe.attach.target import Target
 from gpumon.stacks.classify import collective_function
@@ -64,6 +65,16 @@ def plan_probes(name: str, pids: Sequence[int]) -> ProbePlan:
         {pid: state.problem for pid, state in states.items() if state.problem is not None},
         all(target is not None and not target.is_foreign for target in targets),
     )
+
+
+def plan_for(pid: int) -> ProbePlan:
+    """What has to be done so that the training run to which a process belongs has probes.
+
+    Args:
+        pid: One of its processes.
+    """
+    target = with_all_ranks(find_target(str(pid)))
+    return plan_probes(target.name, target.pids)
 
 
 def load_probes(

@@ -5,15 +5,18 @@ these values.
 """
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from gpumon.core.device_properties import PROPERTY_NAMES, DeviceProperties, cores_of
-from gpumon.core.model import Device, Frame, same_uuid
+from gpumon.core.gpu_models import peak_rates, tensor_core_generation
+from gpumon.core.model import Device, Frame, same_uuid, short_product_name
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.health.doctor.facts import Steps
 from gpumon.operations.doctor.children import Children, own_python
 from gpumon.operations.one_shot import sample_frame
+from gpumon.operations.results import ResultFilter, read_history
 
 _DRIVER_SECONDS: Final = 12.0
 _NVML_COUNTS: Final = ("memory_total_bytes", "memory_bus_width_bits", "pcie_generation_max", "pcie_width_max")
@@ -59,6 +62,18 @@ def read_devices(
     return tuple(_properties(device, steps, instances.count(device.key)) for device in frame.gpus), problem
 
 
+def measured_rates() -> dict[str, float]:
+    """Operations per second of the newest saved run of ``matmul`` in bf16, by product name."""
+    rates: dict[str, float] = {}
+    for group in read_history(ResultFilter(workload="matmul"), time.time()):
+        if group.parameters.get("dtype") == "bf16":
+            newest = group.results[0].result.measurements
+            rate = next((item.value for item in newest if item.metric.name == "throughput"), None)
+            if rate is not None:
+                rates.setdefault(short_product_name(group.device_name), rate * 1e12)
+    return rates
+
+
 def query_cuda() -> Steps:
     """The answers of the CUDA driver about all GPUs, also those that CUDA_VISIBLE_DEVICES hides."""
     variables = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
@@ -74,6 +89,8 @@ def _properties(device: Device, steps: Steps, mig_instances: int) -> DevicePrope
         values[name] = None if reading is None else int(reading)
     values |= {name: device.get(name) for name in _NVML_RATES}
     values |= {"uuid": device.uuid, "name": device.name, "compute_capability": device.compute_capability}
+    values["nvlink_links_count"] = None if (links := device.get("nvlink_links_count")) is None else int(links)
+    values |= _computed(values)
     values["mig_mode"] = None if device.mig_mode is None else device.mig_mode.value
     values["core_count"] = cores_of(device.compute_capability, values["sm_count"])
     if values["core_count"] is None:
@@ -83,6 +100,19 @@ def _properties(device: Device, steps: Steps, mig_instances: int) -> DevicePrope
         if name in values and values[name] is None:
             problems[name] = _reason(name, problems, device)
     return DeviceProperties(device.index, **values, mig_instances=mig_instances, problems=problems)
+
+
+def _computed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What follows from the other values."""
+    capability, clock, bus = (
+        values[name] for name in ("compute_capability", "clock_memory_max_hertz", "memory_bus_width_bits")
+    )
+    peaks = peak_rates(values["name"], capability, values["sm_count"], values["clock_sm_max_hertz"])
+    return {
+        "memory_bandwidth_bytes_per_second": None if clock is None or bus is None else 2 * clock * bus / 8,
+        "tensor_core_generation": tensor_core_generation(capability),
+        "peak_operations_per_second": peaks or None,
+    }
 
 
 def _reason(name: str, problems: Mapping[str, Problem], device: Device) -> Problem:

@@ -1,13 +1,22 @@
 """What ``torch.cuda.empty_cache()`` returned to the driver, and what PyTorch still reserves and why, in sentences."""
 
+import time
 from collections.abc import Iterator
 from typing import Final
 
 from gpumon.core.allocator import AllocatorStatistics, EmptyCacheResult
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.units import bytes_text
+from gpumon.probe.client import ProbeWatcher
+from gpumon.probe.messages import Answer, RequestKind
 
 _MIN_DIFFERENCE_BYTES: Final = 64 << 20
 """The memory in use that the driver reports changes by less than this without any cause."""
+_ANSWER_SECONDS: Final = 60.0
+"""The process waits for all work of its GPUs before it answers."""
+_NO_ANSWER: Final = Problem(
+    ProblemCode.UNRESPONSIVE, "No result yet: the process is in one long call, and empties its cache afterward."
+)
 
 
 def explain_emptied(
@@ -76,3 +85,26 @@ def _remaining_texts(after: AllocatorStatistics) -> Iterator[str]:
             f"{bytes_text(after.releasable_bytes)} is still cached: the program went on in the meantime, or it belongs "
             "to pools of CUDA graphs, which keep it as long as they exist."
         )
+
+
+def empty_cache(watcher: ProbeWatcher, pid: int) -> EmptyCacheResult:
+    """Have a process call ``torch.cuda.empty_cache()``, and wait for what it released.
+
+    Args:
+        watcher: A client that is connected to the process, as `connected_watcher` returns; its inbox is drained.
+        pid: The process, as in `Probe.pid`.
+
+    Raises:
+        CommandError: The process did not answer, or could not make the call.
+    """
+    number = watcher.ask(pid, RequestKind.EMPTY_CACHE)
+    deadline = time.monotonic() + _ANSWER_SECONDS
+    problem = _NO_ANSWER
+    while time.monotonic() < deadline:
+        watcher.inbox.arrived.wait(min(1.0, max(0.0, deadline - time.monotonic())))
+        for answer in watcher.inbox.drain():
+            if isinstance(answer, Answer) and answer.id == number:
+                if isinstance(answer.result, EmptyCacheResult):
+                    return answer.result
+                problem, deadline = answer.problem or problem, 0.0
+    raise CommandError(problem, ExitCode.BAD_VERDICT)

@@ -8,7 +8,7 @@ from typing import Final
 from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, ExitCode
 from gpumon.operations.one_shot import SILENT
-from gpumon.streams.base import Stream
+from gpumon.streams.base import Stream, SupportsOnDemand
 from gpumon.streams.live import LiveStream
 
 FIRST_FRAME_SECONDS: Final = 10.0
@@ -34,6 +34,11 @@ class FrameSource:
                 return None
             self._waiting = [arrival for arrival in self._stream.inbox.drain() if isinstance(arrival, Frame)]
         return self._waiting.pop(0)
+
+    def request_on_demand(self, frame: Frame) -> None:
+        """Sample the values of all devices of a frame that are read only on demand, too, from now on."""
+        if isinstance(self._stream, SupportsOnDemand):
+            self._stream.request_on_demand([device.key for device in frame.devices])
 
     def frames(self, deadline: float | None = None) -> Iterator[Frame]:
         """Yield frames until ``deadline`` (monotonic seconds).

@@ -4,17 +4,20 @@ import time
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from gpumon.core.model import Frame
+from gpumon.core.metrics import ON_DEMAND_METRICS
+from gpumon.core.model import Device, Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.probe.client import ProbeWatcher
 from gpumon.probe.messages import Probe
-from gpumon.streams.base import Stream
+from gpumon.streams.base import Stream, SupportsOnDemand
 from gpumon.streams.live import LiveStream
 
 TIMEOUT_SECONDS: Final = 10.0
 PROBE_TIMEOUT_SECONDS: Final = 0.5
 """A probe that has not reported by then, because its process is inside a long call, is left out."""
 _INTERVAL_SECONDS: Final = 0.25
+_ON_DEMAND_SECONDS: Final = 5.0
+"""How long values that are read on demand are waited for: GPUs are sampled in turn, and a rate needs two samples."""
 _COMPLETE_FRAMES: Final = 2
 """CPU utilization is a difference between two frames."""
 SILENT: Final = Problem(
@@ -36,7 +39,7 @@ class HostSample(NamedTuple):
     problems: tuple[Problem, ...] = ()
 
 
-def sample_frame(stream: Stream | None = None, timeout: float = TIMEOUT_SECONDS) -> Frame:
+def sample_frame(stream: Stream | None = None, timeout: float = TIMEOUT_SECONDS, *, on_demand: bool = False) -> Frame:
     """Sample this host once.
 
     Host CPU and process CPU are differences, so the second frame is returned. A missing driver is reported with the
@@ -45,6 +48,7 @@ def sample_frame(stream: Stream | None = None, timeout: float = TIMEOUT_SECONDS)
     Args:
         stream: A stream that has not been started; None for a live stream of this host. It is closed.
         timeout: Maximum wait in seconds.
+        on_demand: Whether to sample what is read only on demand, too: activity, PCIe and NVLink rates, energy.
 
     Raises:
         CommandError: The collector did not send a frame within ``timeout`` seconds.
@@ -52,7 +56,7 @@ def sample_frame(stream: Stream | None = None, timeout: float = TIMEOUT_SECONDS)
     source = stream or LiveStream(_INTERVAL_SECONDS)
     source.start()
     try:
-        frame = _complete_frame(source, timeout)
+        frame = _complete_frame(source, timeout, on_demand=on_demand)
         if frame is None:
             raise CommandError(source.problem or SILENT, ExitCode.MISSING_PREREQUISITE)
         return frame
@@ -60,8 +64,11 @@ def sample_frame(stream: Stream | None = None, timeout: float = TIMEOUT_SECONDS)
         source.close()
 
 
-def sample_with_probes() -> HostSample:
+def sample_with_probes(*, on_demand: bool = False) -> HostSample:
     """Sample this host and its probes once. A host without probes takes no longer than `sample_frame`.
+
+    Args:
+        on_demand: As for `sample_frame`.
 
     Raises:
         CommandError: The collector did not send a frame.
@@ -70,25 +77,36 @@ def sample_with_probes() -> HostSample:
     deadline = time.monotonic() + PROBE_TIMEOUT_SECONDS
     watcher.start()
     try:
-        frame = sample_frame()
+        frame = sample_frame(on_demand=on_demand)
         watcher.settle(deadline - time.monotonic())
         return HostSample(frame, watcher.probes, watcher.problems)
     finally:
         watcher.close()
 
 
-def _complete_frame(source: Stream, timeout: float) -> Frame | None:
+def _complete_frame(source: Stream, timeout: float, *, on_demand: bool) -> Frame | None:
     """The first complete frame, or the latest frame when the timeout has passed."""
     deadline = time.monotonic() + timeout
     count = 0
     latest: Frame | None = None
+    on_demand_until = time.monotonic() + _ON_DEMAND_SECONDS if on_demand else 0.0
     while (left := deadline - time.monotonic()) > 0 and source.inbox.arrived.wait(left):
         for arrival in source.inbox.drain():
             if isinstance(arrival, Frame):
                 latest, count = arrival, count + 1
-        if latest is not None and _is_complete(latest, count):
+        if latest is not None and on_demand and isinstance(source, SupportsOnDemand):
+            source.request_on_demand([device.key for device in latest.devices])
+        if latest is None or not _is_complete(latest, count):
+            continue
+        if time.monotonic() >= on_demand_until or all(map(_has_on_demand, latest.devices)):
             return latest
     return latest
+
+
+def _has_on_demand(device: Device) -> bool:
+    """Whether each value that is read on demand is there, or will not come."""
+    missing = [device.problems.get(metric.id) for metric in ON_DEMAND_METRICS if device.get(metric.id) is None]
+    return not any(problem is not None and problem.code is ProblemCode.NOT_READ for problem in missing)
 
 
 def _is_complete(frame: Frame, count: int) -> bool:

@@ -14,6 +14,7 @@ from gpumon.core.problems import Problem
 from gpumon.core.procfs import find_command, read_same_stat
 from gpumon.core.text import safe_text
 from gpumon.distributed.environment import GONE, rank_variables, read_environment
+from gpumon.probe.attach import attachability
 
 _ID_LENGTH: Final = 12
 """Characters of a container id that tools show."""
@@ -66,6 +67,7 @@ class ProcessOrigin(NamedTuple):
         world_size: Number of ranks.
         framework: Launcher or framework, recognized by command line and environment.
         problem: Why the environment is unknown, or None.
+        probe_word: Whether the probe can be loaded, or why not, in a few words; the process was not touched.
     """
 
     parent: int | None = None
@@ -79,6 +81,7 @@ class ProcessOrigin(NamedTuple):
     world_size: int | None = None
     framework: str | None = None
     problem: Problem | None = None
+    probe_word: str = ""
 
 
 def read_origin(pid: int, start_ticks: int, command: str, proc: Path = Path("/proc")) -> ProcessOrigin:
@@ -113,6 +116,7 @@ def read_origin(pid: int, start_ticks: int, command: str, proc: Path = Path("/pr
         world_size=ranks.world_size,
         framework=_framework(variables, command),
         problem=problem,
+        probe_word=attachability(pid, proc).word,
     )
 
 

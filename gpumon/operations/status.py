@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from gpumon.core.frames import to_document
+from gpumon.core.metrics import METRICS
 from gpumon.core.model import Device, Frame
 from gpumon.health.alerts import DEFAULT_THRESHOLDS, Alert, Thresholds, check
 from gpumon.operations.memory_document import torch_document
@@ -43,6 +44,16 @@ def _add_torch(device: Device, entry: dict[str, Any], probes: Mapping[int, Probe
     for owner in owners_of(device, probes).owners:
         if owner.probe is not None and owner.process is not None:
             processes[owner.process.pid]["torch"] = torch_document(owner.probe, owner.statistics, now)
+
+
+CSV_COLUMNS: Final = ("time_seconds", "index", "uuid", "name", "state", *METRICS)
+"""The columns of `csv_row`."""
+
+
+def csv_row(frame: Frame, device: Device) -> tuple[object, ...]:
+    """Every value of a device, None for one that is missing, in the columns of `CSV_COLUMNS`."""
+    values = (device.get(metric) for metric in METRICS)
+    return (f"{frame.time_seconds:.3f}", device.label, device.uuid, device.name, device.state.value, *values)
 
 
 def alert_document(alert: Alert) -> dict[str, Any]:

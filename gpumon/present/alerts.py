@@ -236,6 +236,9 @@ ALERT_COLUMNS: Final[tuple[Column[AlertRow], ...]] = (
 
 
 def alert_section(alert: Alert) -> str:
-    """The page of an alert and its section; alerts of the host, the driver or the collector have a separate page."""
+    """The page of an alert and its section; alerts of the host, the driver or the collector have a separate page.
+
+    The palette opens pages; help opens that of alerts.
+    """
     label = rule_label(alert.id)
-    return "docs/faults.md" if label is None else f"docs/alerts.md, '{label}'"
+    return "Docs: Faults (ctrl+p)" if label is None else f"Docs: Alerts, '{label}' (?, enter)"

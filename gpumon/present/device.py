@@ -15,7 +15,7 @@ from gpumon.present.paint.line import SERIES_ROLES, Line, Role, Span, clipped, l
 from gpumon.present.time_axis import TimeWindow
 
 MAX_CHARTS: Final = 4
-DEFAULT_METRICS: Final = ("utilization_gpu_percent", "power_watts", "memory_used_bytes")
+DEFAULT_METRICS: Final = ("utilization_gpu_percent", "temperature_celsius", "memory_used_bytes", "power_watts")
 MAX_OVERLAY: Final = len(SERIES_ROLES)
 """GPUs that one chart can show."""
 _MAX_CHART_HEIGHT: Final = 16

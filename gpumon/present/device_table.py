@@ -247,6 +247,23 @@ def owner_spans(owner: DeviceOwner, user_width: int, width: int = _UNLIMITED) ->
     return line(Span(name, Role.DIM), program, Span(f"{ranks}{tail}", Role.DIM))
 
 
+def copied_text(row: DeviceRow) -> str:
+    """A device as plain text: ``GPU 3 H200 36 % 64/140 GiB 54 °C root train_1``."""
+    device = row.device
+    utilization, used = device.get("utilization_gpu_percent"), device.get("memory_used_bytes")
+    celsius = device.get("temperature_celsius")
+    state = notable_state(row)
+    parts = (
+        f"GPU {device.label} {short_product_name(device.name)}",
+        "" if utilization is None else f"{utilization:.0f} %",
+        "" if used is None else f"{gibibytes_text(used, 0)}/{gibibytes_text(device.get('memory_total_bytes'), 0)} GiB",
+        "" if celsius is None else f"{celsius:.0f} °C",
+        "" if state is None else state.text,
+        " ".join(plain(owner_spans(row.owner, width_of(row.owner.user))).split()),
+    )
+    return " ".join(filter(None, parts))
+
+
 def value_or_mark(row: DeviceRow, metric: str, text: Callable[[float], str]) -> str:
     """A value as text, or what stands in its place while it is missing."""
     value = row.device.get(metric)

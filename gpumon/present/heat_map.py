@@ -1,18 +1,23 @@
-"""Many GPUs at once: one cell per GPU with its number and a value as a block, a color and a number."""
+"""Many GPUs at once: one cell per GPU with its value now, or one row per GPU with its values over time."""
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from math import ceil
 from typing import Final, NamedTuple, TypeVar
 
 from typing_extensions import Self
 
+from gpumon.core.metrics import METRICS
 from gpumon.core.model import DeviceState
-from gpumon.core.units import MISSING, percent_of, percent_text
-from gpumon.present.device_table import DeviceRow, owner_spans
+from gpumon.core.store import BUCKET_SECONDS
+from gpumon.core.units import MISSING, compact_gibibytes_text, counted, percent_of, percent_text
+from gpumon.present.device_table import DeviceRow, owner_spans, value_or_mark
+from gpumon.present.limits import limit_of
 from gpumon.present.metric_style import load_role, temperature_role
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, merged, plain, width_of
 from gpumon.present.paint.sparkline import BLOCKS
+from gpumon.present.time_axis import TimeWindow, axis_text
 
 _ZERO: Final = "·"
 _LOST: Final = "✗"
@@ -22,6 +27,19 @@ _MAX_TEMPERATURE: Final = 100.0
 _MIN_TEMPERATURE: Final = 20.0
 _STEPS: Final = (4, 8, 16, 32, 64)
 """Preferred numbers of GPUs in a row, so that the number of a GPU can be read from its place."""
+
+
+_SHADES: Final = (
+    ("·", Role.DIM),
+    ("░", Role.LOAD_LOW),
+    ("▒", Role.LOAD_LOW),
+    ("▓", Role.LOAD_MEDIUM),
+    ("█", Role.LOAD_HIGH),
+)
+_MIN_SHADED_SHARE: Final = 0.01
+_READING_CELLS: Final = 8
+_OWNER_CELLS: Final = 28
+_MIN_WIDTH_FOR_OWNER: Final = 100
 
 
 ModeT = TypeVar("ModeT", bound="MapMode")
@@ -44,6 +62,22 @@ class HeatMode(MapMode):
     MEMORY = "memory"
     TEMPERATURE = "temperature"
     IDLE = "utilization, idle first"
+
+
+class HistoryMode(MapMode):
+    """What the map over time shows; the value is the metric."""
+
+    UTILIZATION = "utilization_gpu_percent"
+    SM = "sm_activity_percent"
+    TENSOR = "tensor_activity_percent"
+    MEMORY = "memory_used_bytes"
+    POWER = "power_watts"
+    TEMPERATURE = "temperature_celsius"
+
+    @property
+    def is_on_demand(self) -> bool:
+        """Whether the metric is read only of the GPUs that a screen shows."""
+        return self in {HistoryMode.SM, HistoryMode.TENSOR}
 
 
 class HeatMap(NamedTuple):
@@ -138,6 +172,55 @@ def heat_map(rows: Sequence[DeviceRow], mode: HeatMode, selected: str | None, wi
     return HeatMap(lines, keys, columns, first, label_width, layout.width(labels))
 
 
+def history_map(rows: Sequence[DeviceRow], mode: HistoryMode, selected: str | None, width: int, height: int) -> HeatMap:
+    """Draw one row per GPU: its values over time as shades, the newest at the right, its value now, and its owner.
+
+    Args:
+        rows: The devices.
+        mode: What is shown.
+        selected: Key of the device that is marked, or None.
+        width: Cells of a line.
+        height: Lines, the time axis included.
+    """
+    keys = tuple(row.device.key for row in rows)
+    labels = max((width_of(row.device.label) for row in rows), default=1)
+    owner = _OWNER_CELLS if width >= _MIN_WIDTH_FOR_OWNER else 0
+    columns = max(1, width - labels - 4 - _READING_CELLS - owner)
+    current = keys.index(selected) if selected in keys else 0
+    first = max(0, min(current - height // 2, len(rows) - height + 1))
+    lines = []
+    for row in rows[first : first + max(1, height - 1)]:
+        is_selected = row.device.key == selected
+        mark = Span(f" {'▸' if is_selected else ' '}{row.device.label:>{labels}} ", Role.ACCENT)
+        cells = [_shade(row, mode, value) for value in row.history(mode.value, columns)]
+        text = value_or_mark(row, mode.value, partial(_now, mode))
+        value = Span(f"{text:>{_READING_CELLS}} ", Role.CURSOR if is_selected else Role.PLAIN)
+        who = owner_spans(row.owner, row.user_width, owner) if owner else ()
+        lines.append(cut(merged([mark, *cells, value, *who]), width))
+    axis = axis_text(TimeWindow(0, columns, BUCKET_SECONDS), 0.0)
+    lines.append((Span(f"{' ' * (labels + 3)}{axis}", Role.DIM),))
+    return HeatMap(lines, keys, 1, first, 0, width)
+
+
+def _shade(row: DeviceRow, mode: HistoryMode, value: float | None) -> Span:
+    """A value as a shade, on the scale of its metric."""
+    if value is None:
+        return Span(" ")
+    low = _MIN_TEMPERATURE if mode is HistoryMode.TEMPERATURE else 0.0
+    share = (value - low) / max(1e-9, (limit_of(mode.value, row.device) or 100.0) - low)
+    step = max(0, min(len(_SHADES) - 1, int(share * (len(_SHADES) - 1)) + (share >= _MIN_SHADED_SHARE)))
+    return Span(*_SHADES[step])
+
+
+def _now(mode: HistoryMode, value: float) -> str:
+    """A value with its unit."""
+    if mode is HistoryMode.MEMORY:
+        return f"{compact_gibibytes_text(value)} GiB"
+    return {HistoryMode.POWER: f"{value:.0f} W", HistoryMode.TEMPERATURE: f"{value:.0f}°"}.get(
+        mode, percent_text(value)
+    )
+
+
 def _layout(devices: int, labels: int, width: int, max_rows: int) -> tuple[_CellLayout, int]:
     """The most detailed cells with which all devices have room, and the number of devices in a row."""
     columns = 1
@@ -221,6 +304,15 @@ def _idleness(row: DeviceRow) -> tuple[bool, bool, bool]:
     """Free devices first, then idle ones, then the others, in their order."""
     is_ok = row.device.state is DeviceState.OK
     return not (is_ok and row.owner.is_free), not row.owner.idle.is_idle, not is_ok
+
+
+def history_heading(rows: Sequence[DeviceRow], mode: HistoryMode, width: int) -> Line:
+    """The heading of the map over time: what it shows, its shades, and the keys that change it."""
+    left = f" {METRICS[mode.value].label} of {counted(len(rows), 'GPU')} over time"
+    shades = "".join(glyph for glyph, _ in _SHADES)
+    right = f"0 {shades} {'slowdown' if mode is HistoryMode.TEMPERATURE else 'limit'}   s: other value  v: table "
+    room = width - width_of(left)
+    return (Span(left + (f"{right:>{room}}" if width_of(right) < room else " " * room), Role.HEADING),)
 
 
 def heat_heading(rows: Sequence[DeviceRow], mode: HeatMode, selected: str | None, width: int) -> Line:

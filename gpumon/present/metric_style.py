@@ -35,7 +35,7 @@ METRIC_ROLES: Final = {
     for metric in METRICS
 }
 """The color of each metric, the same in every chart."""
-_NEARLY_FULL_SHARE: Final = 0.95
+NEARLY_FULL_PERCENT: Final = 95.0
 _MEDIUM_LOAD_PERCENT: Final = 30.0
 _HIGH_LOAD_PERCENT: Final = 80.0
 
@@ -69,7 +69,7 @@ def temperature_role(device: Device, thresholds: Thresholds) -> Role:
 def memory_role(device: Device) -> Role:
     """Warning for memory that is nearly full."""
     used, total = device.get("memory_used_bytes"), device.get("memory_total_bytes")
-    is_full = used is not None and total is not None and used > _NEARLY_FULL_SHARE * total
+    is_full = used is not None and total is not None and 100 * used > NEARLY_FULL_PERCENT * total
     return Role.WARNING if is_full else Role.PLAIN
 
 

@@ -13,7 +13,9 @@ from gpumon.core.units import (
     MISSING,
     age_text,
     bytes_text,
+    compact_gibibytes_text,
     compact_rate_text,
+    gibibytes_text,
     megahertz_text,
     number_text,
     percent_text,
@@ -38,6 +40,14 @@ PANEL_WIDTH: Final = 42
 _GUTTER: Final = 6
 _PERCENT: Final = 100.0
 _PANEL_GAP: Final = 2
+_LOAD_STEPS: Final = (Role.LOAD_LOW, Role.LOAD_MEDIUM, Role.LOAD_HIGH)
+"""Colors of the utilization by its height."""
+MIN_AXIS_SECONDS: Final = 60.0
+_MIN_FILLED_SHARE: Final = 2 / 3
+_STRIP_SHARE: Final = 4
+_MIN_STRIP_ROWS: Final = 2
+_MIN_HEIGHT_FOR_STRIP: Final = 6
+"""The memory has its own strip, a quarter of the rows, in a chart that is not lower."""
 _ACTIVITY: Final = (
     ("SM", "sm_activity_percent"),
     ("tensor", "tensor_activity_percent"),
@@ -54,6 +64,25 @@ _MIN_SMALL_HEIGHT: Final = 5
 _LINKS: Final = (("NVLink", "nvlink"), ("PCIe", "pcie"))
 _MIN_GAUGE_HEIGHT: Final = 9
 """A lower panel has the activity in two lines, without bars."""
+
+
+class ChartAxis(NamedTuple):
+    """The time axis of the chart.
+
+    Attributes:
+        columns: Number of columns.
+        bucket_seconds: Time of which a value is the mean.
+        cells: Columns of a value.
+    """
+
+    columns: int
+    bucket_seconds: float
+    cells: int
+
+    @property
+    def seconds(self) -> float:
+        """The time that the chart spans."""
+        return self.columns / self.cells * self.bucket_seconds
 
 
 class ChartSection(NamedTuple):
@@ -83,58 +112,84 @@ def chart_section(
         torch: What PyTorch holds on the device, by the probes, or None.
     """
     has_panel = width >= MIN_PANEL_WIDTH
-    columns = max(1, width - _GUTTER - (PANEL_WIDTH if has_panel else 0) - 1)
-    chart = [*_plot(row, store, columns, height), _axis(store, columns)]
+    axis = chart_axis(row, store, max(1, width - _GUTTER - (PANEL_WIDTH if has_panel else 0) - 1))
+    chart = [*_plot(row, store, axis, height), _axis(store, axis)]
     if not has_panel:
-        return ChartSection(_heading(row, columns, width), chart, ())
+        return ChartSection(_heading(row, axis, width), chart, ())
     room = PANEL_WIDTH - _PANEL_GAP - 1  # the last cell of the screen stays free
     panel = panel_lines(row, room, height + 1, torch)
     panel += _small_charts(row, room, height + 1 - len(panel))
-    return ChartSection(_heading(row, columns, width), chart, panel)
+    return ChartSection(_heading(row, axis, width), chart, panel)
 
 
-def _heading(row: DeviceRow, columns: int, width: int) -> Line:
+def chart_axis(row: DeviceRow, store: Store, columns: int) -> ChartAxis:
+    """The longest axis of which the history fills two thirds, or else the shortest one, of about a minute."""
+    history, frame = store.of_device(row.device.key), store.frame
+    known, interval = 0.0, 0.0
+    if history is not None and frame is not None and history.timeline.first_seconds is not None:
+        known = frame.monotonic_seconds - history.timeline.first_seconds
+        interval = max(frame.interval_seconds, frame.sweep.seconds or 0.0)
+    cells = max(1, round(columns / MIN_AXIS_SECONDS))
+    axes = [ChartAxis(columns, 1.0, number) for number in range(cells, 0, -1)]
+    axes += [ChartAxis(columns, seconds, 1) for seconds in (2.0, 3.0, BUCKET_SECONDS)]
+    possible = [axis for axis in axes if axis.bucket_seconds >= interval] or axes[-1:]
+    return next((axis for axis in reversed(possible) if known >= _MIN_FILLED_SHARE * axis.seconds), possible[0])
+
+
+def _heading(row: DeviceRow, axis: ChartAxis, width: int) -> Line:
     """A rule with the name of the GPU, the colors of the chart, and the time that the chart spans."""
     device = row.device
     parts = line(
         Span("── ", Role.GRID),
         Span(f"GPU {device.label}", Role.ACCENT),
         f"  {short_name(device)}  ",
-        Span("■ ", Role.GPU_HISTORY),
-        Span("utilization  ", Role.DIM),
+        *(Span("■", role) for role in _LOAD_STEPS),
+        Span(" utilization  ", Role.DIM),
         Span("━ ", Role.MEMORY_HISTORY),
-        Span("memory ", Role.DIM),
+        Span(f"memory {gibibytes_text(device.get('memory_used_bytes'))} GiB ", Role.DIM),
     )
-    span = f" {age_text(columns * BUCKET_SECONDS)} "
+    span = f" {age_text(axis.seconds)} "
     rule = width - width_of(plain(parts)) - width_of(span) - 3
     if rule < 1:
         return cut(parts, width)
     return line(*parts, Span("─" * rule, Role.GRID), Span(span, Role.DIM), Span("──", Role.GRID))
 
 
-def _plot(row: DeviceRow, store: Store, columns: int, height: int) -> Sequence[Line]:
+def _plot(row: DeviceRow, store: Store, axis: ChartAxis, height: int) -> Sequence[Line]:
     """The chart of the completed buckets; the newest one still changes, and would cost bytes with every frame."""
-    device = row.device
+    device, key = row.device, row.device.key
     total = device.get("memory_total_bytes") or 0.0
-    utilization = store.history(device.key, "utilization_gpu_percent", columns + 1)[:-1]
-    used = store.history(device.key, "memory_used_bytes", columns + 1)[:-1] if total else []
-    memory = tuple(None if value is None else min(_PERCENT, _PERCENT * value / total) for value in used)
-    return _drawn(tuple(utilization), memory, columns, height)
+    strip = max(_MIN_STRIP_ROWS, height // _STRIP_SHARE) if total and height >= _MIN_HEIGHT_FOR_STRIP else 0
+    utilization = _columns(store, key, "utilization_gpu_percent", axis)
+    used = _columns(store, key, "memory_used_bytes", axis) if strip else ()
+    lines = [*_drawn_steps(utilization, axis.columns, height - strip)]
+    return [*lines, *_drawn_strip(used, total, axis.columns, strip)] if strip else lines
+
+
+def _columns(store: Store, key: str, metric: str, axis: ChartAxis) -> tuple[float | None, ...]:
+    """The value of each column of the chart."""
+    count = -(-axis.columns // axis.cells)
+    values = store.history(key, metric, count + 1, axis.bucket_seconds)[:-1]
+    return tuple(value for value in values for _ in range(axis.cells))[-axis.columns :]
 
 
 @lru_cache(maxsize=4)
-def _drawn(
-    utilization: tuple[float | None, ...], memory: tuple[float | None, ...], columns: int, height: int
-) -> Sequence[Line]:
-    series = [PlotSeries(utilization, Role.GPU_HISTORY)]
-    if memory:
-        series.append(PlotSeries(memory, Role.MEMORY_HISTORY, Form.LINE))
-    return with_scale(area_chart(series, _PERCENT, columns, height), "100%", "50%", _GUTTER)
+def _drawn_steps(values: tuple[float | None, ...], columns: int, height: int) -> Sequence[Line]:
+    series = PlotSeries(values, Role.GPU_HISTORY, steps=_LOAD_STEPS)
+    return with_scale(area_chart([series], _PERCENT, columns, height), "100%", "50%", _GUTTER)
 
 
-def _axis(store: Store, columns: int) -> Line:
+@lru_cache(maxsize=4)
+def _drawn_strip(values: tuple[float | None, ...], total: float, columns: int, height: int) -> Sequence[Line]:
+    """The memory: a line, so that a full GPU is no solid block."""
+    drawn = area_chart([PlotSeries(values, Role.MEMORY_HISTORY, Form.LINE)], total, columns, height)
+    return with_scale(drawn, f"{compact_gibibytes_text(total)}G", "", _GUTTER)
+
+
+def _axis(store: Store, axis: ChartAxis) -> Line:
     now = 0.0 if store.frame is None else store.frame.monotonic_seconds
-    window = TimeWindow(column_of(now, BUCKET_SECONDS), columns, BUCKET_SECONDS)
+    seconds = axis.bucket_seconds / axis.cells
+    window = TimeWindow(column_of(now, seconds), axis.columns, seconds)
     return (Span(f"{'└':>{_GUTTER}}{axis_text(window, now)}", Role.DIM),)
 
 
@@ -152,14 +207,14 @@ def _small_charts(row: DeviceRow, width: int, height: int) -> list[Line]:
         label = METRICS[metric].label
         values = tuple(row.history(metric, width + 1)[:-1])
         lines.append(())
-        lines.append(line(Span("■ ", role), Span(f"{label} ", Role.DIM), limited_text(metric, device)))
+        lines.append(line(Span("━ ", role), Span(f"{label} ", Role.DIM), limited_text(metric, device)))
         lines += _drawn_small(values, limit, width, rows, role)
     return lines
 
 
 @lru_cache(maxsize=2 * len(Role))
 def _drawn_small(values: tuple[float | None, ...], top: float, width: int, height: int, role: Role) -> Sequence[Line]:
-    return area_chart([PlotSeries(values, role)], top, width, height)
+    return area_chart([PlotSeries(values, role, Form.LINE)], top, width, height)
 
 
 def panel_lines(row: DeviceRow, width: int, height: int, torch: AllocatorStatistics | None) -> list[Line]:
@@ -221,7 +276,7 @@ def _link(device: Device, label: str, name: str) -> Line:
         Span("↓", Role.LINK),
         f"{compact_rate_text(received):<5} ",
         Span("↑", Role.LINK),
-        f"{compact_rate_text(sent):<5}",
+        f"{compact_rate_text(sent):<5}B/s",
     )
     if name == "nvlink":
         return line(*parts, Span(_nvlink_text(device), Role.DIM))

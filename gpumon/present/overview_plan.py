@@ -10,6 +10,8 @@ MIN_PANEL_WIDTH: Final = 100
 _FRAME_LINES: Final = 2
 """The top line and the footer."""
 _MIN_HEIGHT_FOR_TOTALS: Final = 14
+_MIN_HEIGHT_FOR_HOST: Final = 20
+"""Lower screens show what to know now in place of the host."""
 _MIN_HEIGHT_FOR_SCOPE: Final = 13
 """Lower screens have no heading above the process table."""
 _CHART_FRAME_LINES: Final = 2
@@ -27,7 +29,7 @@ class OverviewPlan(NamedTuple):
     """Lines of each part.
 
     Attributes:
-        totals: Lines of sums and of the host.
+        totals: Lines of sums, of the host, and of what to know now.
         devices: Rows of the device table or of the heat map, without the heading.
         chart: Rows of the chart, without heading and axis; 0 for no chart.
         has_scope: Whether the process table has a heading that names its GPU.
@@ -51,7 +53,7 @@ def plan_overview(height: int, devices: int, processes: int, banner: int, *, gpu
         banner: Lines of the banner.
         gpus: Number of GPUs; 0 if there are many.
     """
-    totals = 2 if height >= _MIN_HEIGHT_FOR_TOTALS else 1
+    totals = 1 + (height >= _MIN_HEIGHT_FOR_TOTALS) + (height >= _MIN_HEIGHT_FOR_HOST)
     has_scope = height >= _MIN_HEIGHT_FOR_SCOPE
     frame = _FRAME_LINES + banner + totals + 1 + has_scope + 1  # with the headings of both tables
     room = max(2, height - frame)

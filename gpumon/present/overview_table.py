@@ -28,16 +28,15 @@ from gpumon.present.device_table import (
 from gpumon.present.metric_style import load_role, memory_role
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, merged, width_of
-from gpumon.present.paint.sparkline import BLOCKS, sparkline
+from gpumon.present.paint.sparkline import dotted_history
 from gpumon.present.paint.table import GAP, Align, Column, PlacedColumn, Quantity, cell_spans, table_width
 
 ALERTS_HINT: Final = "→ 6 shows what to do"
 """Where the alerts screen is, which says what to do about a GPU that does not respond."""
 _PERCENT_CELLS: Final = 5
-_MEMORY_CELLS: Final = 9
+_MEMORY_CELLS: Final = 11
 _GIB: Final = 1 << 30
 _MIN_DECIMAL_GIB: Final = 9.95
-_HIGH_POWER_SHARE: Final = 0.98
 _IDENTITY: Final = frozenset({"gpu", "name"})
 """Columns that a device keeps when it does not respond."""
 _AFTER_STATE: Final = frozenset({"util-history", "memory-history"})
@@ -99,7 +98,8 @@ def _utilization(row: DeviceRow, width: int) -> Line:
     metric = "utilization_gpu_percent"
     percent = row.device.get(metric)
     text = value_or_mark(row, metric, percent_text)
-    return _bar_and_text(row, metric, percent, Span(f"{text:>{_PERCENT_CELLS}}", value_role(row, metric)), width)
+    span = Span(f"{text:>{_PERCENT_CELLS}}", value_role(row, metric))
+    return _bar_and_text(row, metric, percent, load_role(percent), span, width)
 
 
 def _memory(row: DeviceRow, width: int) -> Line:
@@ -107,36 +107,32 @@ def _memory(row: DeviceRow, width: int) -> Line:
     used, total = device.get(metric), device.get("memory_total_bytes")
     percent = percent_of(used, total)
     role = memory_role(device)
+    bar_role = Role.MEMORY_HISTORY if role is Role.PLAIN else role
     text = value_or_mark(row, metric, compact_gibibytes_text)
     if total is not None:
-        text = f"{'~' if shares_memory(device) else ''}{text}/{compact_gibibytes_text(total)}G"
+        text = f"{'~' if shares_memory(device) else ''}{text}/{compact_gibibytes_text(total)} GiB"
     if role is Role.PLAIN:
         role = value_role(row, metric)
     else:
         text = f"!{text}"
-    return _bar_and_text(row, metric, percent, Span(f" {text:>{_MEMORY_CELLS}}", role), width)
+    return _bar_and_text(row, metric, percent, bar_role, Span(f" {text:>{_MEMORY_CELLS}}", role), width)
 
 
-def _bar_and_text(row: DeviceRow, metric: str, percent: float | None, text: Span, width: int) -> Line:
+def _bar_and_text(  # noqa: PLR0917 - what a bar has
+    row: DeviceRow, metric: str, percent: float | None, role: Role, text: Span, width: int
+) -> Line:
     """A bar and its value; a value that is missing has no bar, since an empty bar is a zero."""
     cells = max(0, width - width_of(text.text))
     if percent is None:
         return line(" " * cells, text)
     is_old = value_role(row, metric) is Role.DIM
-    return line(*fine_bar(percent / 100, cells, Role.DIM if is_old else load_role(percent)), text)
+    return line(*fine_bar(percent / 100, cells, Role.DIM if is_old else role), text)
 
 
-def _power(row: DeviceRow, _: int) -> Line:
-    """A block as high as the share of the limit, then the power; marked at the limit."""
-    power, limit = row.device.get("power_watts"), row.device.get("power_limit_watts")
-    role = value_role(row, "power_watts")
-    text = value_or_mark(row, "power_watts", lambda value: f"{number_text(value)}W")
-    if power is None or not limit:
-        return line(Span(f"{text:>6}", role))
-    share = min(1.0, power / limit)
-    glyph = BLOCKS[min(len(BLOCKS) - 1, int(share * len(BLOCKS)))]
-    mark = "!" if share >= _HIGH_POWER_SHARE else " "
-    return line(Span(glyph, Role.POWER if role is Role.PLAIN else role), Span(f"{mark}{text:>4}", role))
+def _power(row: DeviceRow, _: int) -> Span:
+    """The power. At its limit, it is what a busy GPU draws."""
+    text = value_or_mark(row, "power_watts", lambda value: f"{number_text(value)} W")
+    return Span(text, value_role(row, "power_watts"))
 
 
 def _clock(row: DeviceRow, _: int) -> Span:
@@ -149,12 +145,14 @@ def _state(row: DeviceRow, _: int) -> Span:
 
 
 def _history(row: DeviceRow, width: int) -> Span:
-    return Span(sparkline(row.history("utilization_gpu_percent", width), 100, row.marks(width)), Role.GPU_HISTORY)
+    values = row.history("utilization_gpu_percent", width)
+    return Span(dotted_history(values, 100, row.marks(width)), Role.GPU_HISTORY)
 
 
 def _memory_history(row: DeviceRow, width: int) -> Span:
     total = row.device.get("memory_total_bytes")
-    return Span(sparkline(row.history("memory_used_bytes", width), total, row.marks(width)), Role.MEMORY_HISTORY)
+    values = row.history("memory_used_bytes", width)
+    return Span(dotted_history(values, total, row.marks(width)), Role.MEMORY_HISTORY)
 
 
 def history_heading(width: int) -> str:
@@ -228,7 +226,7 @@ OVERVIEW_COLUMNS: Final[tuple[Column[DeviceRow], ...]] = (
     ),
     Column(
         "Memory",
-        15,
+        16,
         _memory,
         rank=1,
         align=Align.LEFT,
@@ -253,7 +251,6 @@ OVERVIEW_COLUMNS: Final[tuple[Column[DeviceRow], ...]] = (
         6,
         _power,
         rank=2,
-        align=Align.LEFT,
         id="power",
         sort_key=_reading("power_watts"),
         descending_first=True,
@@ -307,7 +304,7 @@ OVERVIEW_COLUMNS: Final[tuple[Column[DeviceRow], ...]] = (
         sort_key=_reading("performance_state"),
         is_optional=True,
     ),
-    Column("PCIe", 5, pcie_cell, rank=9, min_table_width=140, id="pcie", sort_key=_reading("pcie_generation")),
+    Column("PCIe", 5, pcie_cell, rank=9, min_table_width=180, id="pcie", sort_key=_reading("pcie_generation")),
     Column(
         history_heading,
         8,
@@ -336,7 +333,7 @@ OVERVIEW_COLUMNS: Final[tuple[Column[DeviceRow], ...]] = (
         rank=3,
         align=Align.LEFT,
         stretches=True,
-        max_width=28,
+        max_width=38,
         id="owner",
         sort_key=_sort_owner,
     ),

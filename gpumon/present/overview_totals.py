@@ -1,6 +1,7 @@
-"""The lines above the device table: sums over all GPUs and the load of the host as bars, and which GPUs are free."""
+"""The lines above the device table: sums over all GPUs and the load of the host as bars, and what to know now."""
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from gpumon.core.model import Device, Frame, Host, short_product_name
@@ -9,12 +10,13 @@ from gpumon.core.units import (
     compact_gibibytes_text,
     compact_rate_text,
     counted,
+    duration_text,
     number_text,
     percent_of,
 )
 from gpumon.health.alerts import ranges_text
 from gpumon.present.device_table import DeviceRow
-from gpumon.present.metric_style import load_role, temperature_role
+from gpumon.present.metric_style import NEARLY_FULL_PERCENT, load_role, temperature_role
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, plain, width_of
 from gpumon.session.view_state import ViewState
@@ -23,6 +25,10 @@ _GAP: Final = 3
 _MIN_BAR: Final = 5
 _MAX_BAR: Final = 24
 _MAX_NAME: Final = 18
+_NOW: Final = " now    "
+_FACT_GAP: Final = " · "
+_RECENT_SECONDS: Final = 600.0
+"""An out-of-memory death is news for this long."""
 _MAX_INDICES: Final = 12
 """Cells of a list of GPUs."""
 
@@ -48,18 +54,23 @@ Part = Gauge | Line
 
 
 def totals_lines(view: ViewState, rows: Sequence[DeviceRow], width: int, max_lines: int) -> list[Line]:
-    """One line of sums over all GPUs and one of the host, their parts below each other, as many as there is room for.
+    """Sums over all GPUs and the host, their parts below each other as far as there is room; then what to know now.
 
     Args:
         view: The state that is shown.
         rows: The rows of the device table, which know the owners.
         width: Cells of a line.
-        max_lines: How many of the two lines are shown.
+        max_lines: How many lines are shown: the host is left out first, then what to know now.
     """
     if max_lines < 1:
         return []
+    verdict = [verdict_line(view, rows, width)] if max_lines > 1 else []
+    return [*_bars(view, width, max_lines - len(verdict)), *verdict]
+
+
+def _bars(view: ViewState, width: int, max_lines: int) -> list[Line]:
     frame = view.frame
-    gpus, host = _gpu_parts(view), _host_parts(frame, rows)
+    gpus, host = _gpu_parts(view), _host_parts(frame)
     columns = list(zip(gpus, host, strict=True))
     names = (_gpus_name(frame.gpus), "host")
     prefix = max(map(width_of, names if max_lines > 1 else names[:1]))
@@ -113,23 +124,31 @@ def _gpu_parts(view: ViewState) -> list[Part]:
     memory = percent_of(used, total)
     return [
         Gauge("util", utilization, f"{number_text(utilization)}%", load_role(utilization)),
-        Gauge("mem", memory, f"{compact_gibibytes_text(used)}/{compact_gibibytes_text(total)}G", load_role(memory)),
+        Gauge(
+            "mem", memory, f"{compact_gibibytes_text(used)}/{compact_gibibytes_text(total)} GiB", _memory_role(memory)
+        ),
         Gauge("power", percent_of(power, limit), _power(power, limit), Role.POWER),
         _hottest(view, fresh),
-        line(Span(_versions(frame), Role.DIM)),
+        (),
     ]
 
 
-def _host_parts(frame: Frame, rows: Sequence[DeviceRow]) -> list[Part]:
+def _memory_role(percent: float | None) -> Role:
+    return Role.WARNING if percent is not None and percent > NEARLY_FULL_PERCENT else Role.MEMORY_HISTORY
+
+
+def _host_parts(frame: Frame) -> list[Part]:
     host = frame.host
     total, available = host.memory_total_bytes, host.memory_available_bytes
     used = None if total is None or available is None else total - available
     memory = percent_of(used, total)
     return [
         Gauge("cpu", host.cpu_percent, f"{number_text(host.cpu_percent)}%", load_role(host.cpu_percent)),
-        Gauge("ram", memory, f"{compact_gibibytes_text(used)}/{compact_gibibytes_text(total)}G", load_role(memory)),
+        Gauge(
+            "ram", memory, f"{compact_gibibytes_text(used)}/{compact_gibibytes_text(total)} GiB", _memory_role(memory)
+        ),
+        line(Span(_versions(frame), Role.DIM)),
         _rates("net", ("↓", host.network_receive_bytes_per_second), ("↑", host.network_transmit_bytes_per_second)),
-        _free(rows),
         _disk_and_cpus(host),
     ]
 
@@ -144,10 +163,10 @@ def _gpus_name(gpus: Sequence[Device]) -> str:
 
 def _power(power: float | None, limit: float | None) -> str:
     if power is None:
-        return f"{MISSING}W"
+        return f"{MISSING} W"
     if (limit or power) < 1000:
-        return f"{power:.0f}/{number_text(limit)}W"
-    return f"{power / 1e3:.1f}/{MISSING if limit is None else f'{limit / 1e3:.1f}'}kW"
+        return f"{power:.0f}/{number_text(limit)} W"
+    return f"{power / 1e3:.1f}/{MISSING if limit is None else f'{limit / 1e3:.1f}'} kW"
 
 
 def _hottest(view: ViewState, fresh: Sequence[Device]) -> Line:
@@ -167,20 +186,57 @@ def _hottest(view: ViewState, fresh: Sequence[Device]) -> Line:
 
 
 def _versions(frame: Frame) -> str:
-    driver = f"driver {frame.driver_version}" if frame.driver_version else ""
     cuda = f"CUDA {frame.cuda_driver_version}" if frame.cuda_driver_version else ""
-    return " · ".join(filter(None, (driver, cuda)))
+    return " ".join(filter(None, (frame.driver_version, cuda)))
 
 
-def _free(rows: Sequence[DeviceRow]) -> Line:
-    """Which GPUs no process uses, and which have been idle for a while."""
+class _Fact(NamedTuple):
+    """One thing to know now, and how much it matters: 0 is the last to be left out."""
+
+    rank: int
+    text: str
+    role: Role
+
+
+def verdict_line(view: ViewState, rows: Sequence[DeviceRow], width: int) -> Line:
+    """What to know now, each thing with its key: free GPUs, those that are held but idle, hangs, and failures."""
+    facts = [*_gpu_facts(rows), *_failures(view)]
+    spare = width - len(_NOW)
+    while len(facts) > 1 and sum(width_of(fact.text) + len(_FACT_GAP) for fact in facts) > spare:
+        facts.remove(max(facts, key=lambda fact: fact.rank))
+    spans = [Span(_NOW, Role.ACCENT)]
+    for number, fact in enumerate(facts):
+        spans += [Span(_FACT_GAP if number else "", Role.DIM), Span(fact.text, fact.role)]
+    return cut(line(*spans), width)
+
+
+def _gpu_facts(rows: Sequence[DeviceRow]) -> Iterator[_Fact]:
+    """Which GPUs no program uses, and which programs hold without using them."""
     gpus = [row for row in rows if row.device.instance is None]
     free = [row.device.index for row in gpus if row.owner.is_free]
-    idle = [row.device.index for row in gpus if row.owner.idle.is_idle and not row.owner.is_free]
-    parts: list[str | Span] = [Span("free ", Role.DIM), Span(_indices_text(free), Role.ACCENT)]
-    if idle:
-        parts += [Span("  idle ", Role.DIM), _indices_text(idle)]
-    return line(*parts)
+    if all(row.device.processes is None for row in gpus):
+        return
+    yield _Fact(2, f"free {_indices_text(free)}" if free else "no GPU is free", Role.ACCENT if free else Role.PLAIN)
+    held = [row for row in gpus if row.owner.idle.is_idle and not row.owner.is_free and row.owner.user]
+    if held:
+        owners = {row.owner.user for row in held}
+        shortest = min((row.owner.idle for row in held), key=lambda idle: idle.seconds)
+        memory = sum(row.owner.held_bytes or 0.0 for row in held)
+        who = held[0].owner.user if len(owners) == 1 else counted(len(owners), "user")
+        details = f"{who}, {shortest.text}, {compact_gibibytes_text(memory)} GiB"
+        yield _Fact(3, f"held but idle {_indices_text([row.device.index for row in held])} ({details})", Role.PLAIN)
+
+
+def _failures(view: ViewState) -> Iterator[_Fact]:
+    for report in view.jobs.reports:
+        verdict = report.verdict
+        if verdict is not None and verdict.is_hang:
+            rank = "" if verdict.rank is None else f" rank {verdict.rank}"
+            yield _Fact(0, f"{report.name}:{rank} hangs {duration_text(verdict.since_seconds)} (4)", Role.ERROR)
+            break
+    age = view.frame.time_seconds - view.probes.ooms[-1].time_seconds if view.probes.ooms else math.inf
+    if age <= _RECENT_SECONDS:
+        yield _Fact(1, f"OOM {duration_text(max(0.0, age))} ago (6)", Role.WARNING)
 
 
 def _indices_text(indices: Sequence[int]) -> str:
@@ -198,7 +254,7 @@ def _disk_and_cpus(host: Host) -> Line:
 
 def _rates(label: str, *rates: tuple[str, float | None]) -> Line:
     texts = " ".join(f"{mark}{compact_rate_text(rate):<4}" for mark, rate in rates)
-    return line(Span(f"{label} ", Role.DIM), texts.rstrip())
+    return line(Span(f"{label} ", Role.DIM), f"{texts.rstrip()} B/s")
 
 
 def _values(devices: Iterable[Device], metric: str) -> list[float]:

@@ -1,13 +1,15 @@
 """Palettes: the colors of the built-in themes, and of themes that a user defines in the configuration file.
 
-The built-in palettes keep the contrasts that `MIN_TEXT_CONTRAST` and `MIN_ROW_CONTRAST` state, and roles that appear
-side by side stay distinct with red-green blindness (tests compute both).
+The built-in palettes keep the contrasts that `MIN_TEXT_CONTRAST` and `MIN_ROW_CONTRAST` state, and in those of gpumon
+itself, roles that appear side by side stay distinct with red-green blindness (tests compute both). The colors of
+well-known themes are as far from the original as their contrast needs.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Final
 
 from gpumon.present.paint.line import Role
@@ -68,55 +70,6 @@ class Palette:
     has_colors: bool = True
 
 
-def _palette(name: str, colors: str, *, is_dark: bool = True) -> Palette:
-    """A palette from lines of names and colors."""
-    words = colors.split()
-    return Palette(name, dict(zip(words[::2], words[1::2], strict=True)), is_dark)
-
-
-_DARK: Final = _palette(
-    DARK,
-    """
-    background #0d1117      surface #1a2230         panel #131922           cursor-row #2a3a52
-    primary #6cb6ff         success #86e5cb         brand #6cb6ff           accent #6cb6ff
-    plain #dce3ee           dim #a3adbd             heading #b4c3dc         cursor #ffffff
-    warning #ffd97a         error #ff7f8a           grid #414c5e
-    load-low #6aaef5        load-medium #7fdcc4     load-high #ffae5c
-    gpu-history #56c8a8     memory-history #86b4ff  power #ffd97a           temperature #ff9678
-    clock #a9b8cc           activity #f7a8dc        link #b9dcff
-    series-1 #62b2ff        series-2 #ffb454        series-3 #3fbf9a        series-4 #f5e77a
-    series-5 #a99bff        series-6 #ff8f6b        series-7 #ef9fd8        series-8 #eef2f8
-    """,
-)
-_LIGHT: Final = _palette(
-    LIGHT,
-    """
-    background #ffffff      surface #f5f7fa         panel #f4f7fb           cursor-row #b9cde6
-    primary #0a52a8         success #075a85         brand #0a52a8           accent #0a52a8
-    plain #1b2330           dim #454f5e             heading #2c3e5c         cursor #000000
-    warning #7a4a00         error #a80a4f           grid #a9b5c4
-    load-low #1c4db8        load-medium #006058     load-high #983310
-    gpu-history #006058     memory-history #3448b8  power #7a4a00           temperature #9c2e0e
-    clock #3f5066           activity #9d1a78        link #075a85
-    series-1 #1852ac        series-2 #983310        series-3 #00624a        series-4 #5a4600
-    series-5 #603bba        series-6 #96231f        series-7 #8d2586        series-8 #1d2430
-    """,
-    is_dark=False,
-)
-_HIGH_CONTRAST: Final = _palette(
-    HIGH_CONTRAST,
-    """
-    background #000000      surface #000000         panel #000000           cursor-row #00278c
-    primary #9fdcff         success #8ffff0         brand #9fdcff           accent #9fdcff
-    plain #ffffff           dim #d0d0d0             heading #ffffff         cursor #ffffff
-    warning #ffe14d         error #ffb3b8           grid #808080
-    load-low #9fd0ff        load-medium #ffffff     load-high #ffc266
-    gpu-history #66ffcc     memory-history #a8ccff  power #ffe14d           temperature #ffbc9f
-    clock #cfd8e6           activity #ffc4ee        link #c8e8ff
-    series-1 #9fd0ff        series-2 #ffc266        series-3 #55f0b8        series-4 #fff27a
-    series-5 #d0c8ff        series-6 #ffb8a0        series-7 #ffc0ec        series-8 #ffffff
-    """,
-)
 _TERMINAL_COLORS: Final[Mapping[str, str]] = {
     **dict.fromkeys(COLOR_NAMES, "ansi_default"),
     **dict.fromkeys((PRIMARY, "accent", "brand", "load-low", "memory-history", "series-1"), "ansi_cyan"),
@@ -129,6 +82,16 @@ _TERMINAL_COLORS: Final[Mapping[str, str]] = {
     "series-4": "ansi_bright_blue",
     "series-7": "ansi_bright_magenta",
 }
+
+
+def _colored() -> Iterator[Palette]:
+    """The palettes of ``themes.txt``: a line ``=== NAME dark`` or ``=== NAME light``, then names and colors."""
+    for part in Path(__file__).with_name("themes.txt").read_text("utf-8").split("=== ")[1:]:
+        name, kind, *words = part.split()
+        yield Palette(name, dict(zip(words[::2], words[1::2], strict=True)), kind == DARK)
+
+
+_DARK, _LIGHT, _HIGH_CONTRAST, *_WELL_KNOWN = _colored()
 BUILT_IN: Final[Mapping[str, Palette]] = {
     palette.name: palette
     for palette in (
@@ -137,6 +100,7 @@ BUILT_IN: Final[Mapping[str, Palette]] = {
         Palette(ANSI, _TERMINAL_COLORS, has_terminal_colors=True),
         _HIGH_CONTRAST,
         Palette(MONO, dict.fromkeys(COLOR_NAMES, "ansi_default"), has_terminal_colors=True, has_colors=False),
+        *_WELL_KNOWN,
     )
 }
 """The built-in palettes by name, in the order in which the key for themes goes through them."""

@@ -16,7 +16,7 @@ NONE_ON_THIS_GPU: Final = "No process with a probe holds memory of this GPU."
 HOW_TO: Final[tuple[tuple[str, str], ...]] = (
     ("gpumon watch -- python train.py", "start a program with a probe; also torchrun"),
     ("import gpumon.probe; gpumon.probe.start()", "in the program"),
-    ("gpumon attach PID", "add one to a running process"),
+    ("enter, or gpumon attach PID", "add one to a running process"),
 )
 _INVITATION: Final = "A probe in a process shows what PyTorch does with its memory. To add one:"
 _STATE_TEXTS: Final[Mapping[ProbeState, str]] = {

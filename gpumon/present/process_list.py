@@ -53,6 +53,7 @@ class ListedProcess(NamedTuple):
         idle_seconds: For how long it has run no kernels, None if it runs some or if that is unknown.
         is_marked: Whether the user has marked the process.
         group: The sums of a group; ``base`` is then that of its first process.
+        has_probe: Whether a probe of the process is connected.
     """
 
     base: ProcessRow
@@ -60,6 +61,12 @@ class ListedProcess(NamedTuple):
     idle_seconds: float | None = None
     is_marked: bool = False
     group: GroupSums | None = None
+    has_probe: bool = False
+
+    @property
+    def probe_text(self) -> str:
+        """Whether the process has a probe, can get one, or why not; empty if that is unknown."""
+        return "probe" if self.has_probe else self.origin.probe_word
 
 
 def listed_processes(state: ViewState, marked: Collection[Identity] = ()) -> list[ListedProcess]:
@@ -84,7 +91,9 @@ def listed_processes(state: ViewState, marked: Collection[Identity] = ()) -> lis
             since = None if history is None else history.idle_since
             idle = _idle_seconds(since, None if device_since is None else device_since.seconds, frame)
         origin = state.processes.origins.get(identity, _NO_ORIGIN)
-        rows.append(ListedProcess(base, origin, idle, identity in marked))
+        probe = state.probes.probes.get(process.pid)
+        has_probe = probe is not None and probe.connected
+        rows.append(ListedProcess(base, origin, idle, identity in marked, has_probe=has_probe))
     return rows
 
 
@@ -241,6 +250,16 @@ def _pid(row: ListedProcess, _: int) -> Span:
 
 
 _ORIGIN_COLUMNS: Final[tuple[Column[ListedProcess], ...]] = (
+    Column(
+        "Probe",
+        13,
+        lambda row, _: dim_if_missing(row.probe_text or MISSING),
+        rank=5,
+        align=Align.LEFT,
+        min_table_width=110,
+        id="probe",
+        sort_key=lambda row: row.probe_text or None,
+    ),
     Column(
         "Idle",
         6,

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gpumon.core.allocator import AllocatorStatistics
+from gpumon.core.model import Device
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.units import age_text, bytes_text, counted, local_time_text
 from gpumon.operations.signals import SentSignal, SignalRefusal, SignalTarget
@@ -22,6 +23,7 @@ _EFFECTS: Final = {
 _MAX_TARGET: Final = 220
 """Characters of the command of a process that gets a signal."""
 _MAX_COMMAND: Final = 70
+_MAX_GPUS: Final = 8
 _CACHE_WARNING: Final = (
     "The call waits until the GPU has finished all work of this process, on every GPU that the process uses. The next "
     "tensors need new memory from the driver, which is slower than the cache. Do not call it during CUDA graph "
@@ -29,11 +31,13 @@ _CACHE_WARNING: Final = (
 )
 
 
-def signal_question(targets: Sequence[SignalTarget], refusals: Sequence[SignalRefusal]) -> str:
-    """The processes with their identity, those that get no signal, and the effect of each signal."""
+def signal_question(
+    targets: Sequence[SignalTarget], refusals: Sequence[SignalRefusal], devices: Sequence[Device] = ()
+) -> str:
+    """The processes with their identity and memory, those that get no signal, and the effect of each signal."""
     lines = [f"Send a signal to {counted(len(targets), 'process')}?", ""]
     for target in targets:
-        lines += _target_lines(target)
+        lines += _target_lines(target, devices)
     lines += [f"No signal: {refusal.reason}" for refusal in refusals]
     lines += [""] if refusals else []
     lines += [f"{sent.title:<8} {_EFFECTS[sent]}" for sent in SIGNAL_ORDER]
@@ -46,15 +50,25 @@ def foreign_question(targets: Sequence[SignalTarget], sent: SentSignal) -> str:
     lines = [f"{sent.title} goes to processes of other users: {', '.join(users)}. Send it anyway?", ""]
     for target in targets:
         if target.is_foreign:
-            lines += _target_lines(target)
+            lines += _target_lines(target, ())
     return "\n".join(lines)
 
 
-def _target_lines(target: SignalTarget) -> Iterator[str]:
+def _target_lines(target: SignalTarget, devices: Sequence[Device]) -> Iterator[str]:
     age = age_text(max(0.0, time.time() - target.started_seconds))
     started = local_time_text(target.started_seconds)
     yield f"PID {target.pid}  user {target.user}  started {started} ({age} ago)"
     yield f"  {clipped(target.command, _MAX_TARGET)}"
+    held = [
+        (device.label, process.memory_bytes or 0)
+        for device in devices
+        for process in device.processes or ()
+        if process.pid == target.pid
+    ]
+    if held:
+        gpus = ", ".join(f"{bytes_text(size)} on GPU {label}" for label, size in held[:_MAX_GPUS])
+        more = f" and {counted(len(held) - _MAX_GPUS, 'more GPU')}" if len(held) > _MAX_GPUS else ""
+        yield f"  holds {gpus}{more}"
     yield ""
 
 

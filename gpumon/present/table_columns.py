@@ -5,6 +5,7 @@ from typing import Any
 
 from gpumon.present.alerts import ALERT_COLUMNS
 from gpumon.present.cost import CALL_COLUMNS
+from gpumon.present.error_list import ERROR_COLUMNS
 from gpumon.present.fleet import FLEET_USAGE_COLUMNS
 from gpumon.present.fleet_map import FleetMetric, map_columns
 from gpumon.present.fleet_tables import (
@@ -36,6 +37,7 @@ def column_ids() -> Mapping[str, tuple[str, ...]]:
         "workloads": WORKLOAD_COLUMNS,
         "runs": RUN_COLUMNS,
         "calls": CALL_COLUMNS,
+        "errors": ERROR_COLUMNS,
         "fleet-map": map_columns(None, FleetMetric.UTILIZATION),
         "fleet-hosts": FLEET_HOST_COLUMNS,
         "fleet-gpus": FLEET_GPU_COLUMNS,

@@ -4,12 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Generic, NamedTuple
 
+from gpumon.present.paint.line import Line, Role, Span, clipped, cut
 from gpumon.present.paint.table import Column, RowT
 from gpumon.present.table_filter import FilterError, RowTexts, parse_filter
 from gpumon.session.table_memory import TableState
 
 ASCENDING: Final = "▲"
 DESCENDING: Final = "▼"
+_OTHER_KEYS: Final = "sq"
+"""Keys of the picker that are no column: the natural order, and close."""
+_TITLE_WIDTHS: Final = (20, 6, 4)
 
 
 def visible_columns(columns: Sequence[Column[RowT]], state: TableState) -> tuple[Column[RowT], ...]:
@@ -89,15 +93,6 @@ def _sorted(rows: Sequence[RowT], columns: Iterable[Column[RowT]], state: TableS
     return [*(rows[index] for index in present), *(rows[index] for index, value in enumerate(values) if value is None)]
 
 
-def next_sort(state: TableState, columns: Sequence[Column[RowT]]) -> TableState:
-    """Sort by the next visible column that can be sorted; the natural order follows the last one."""
-    sortable = [column for column in visible_columns(columns, state) if column.sort_key is not None]
-    ids = ["", *(column.id for column in sortable)]
-    following = (ids.index(state.sort_column) + 1) % len(ids) if state.sort_column in ids else 0
-    descending = following > 0 and sortable[following - 1].descending_first
-    return state._replace(sort_column=ids[following], is_descending=descending)
-
-
 def sorted_by(state: TableState, columns: Sequence[Column[RowT]], column_id: str) -> TableState:
     """Sort by a column, or reverse the order if it is sorted by that column already."""
     column = next((column for column in columns if column.id == column_id), None)
@@ -110,3 +105,27 @@ def sorted_by(state: TableState, columns: Sequence[Column[RowT]], column_id: str
 def sort_marks(state: TableState) -> Mapping[str, str]:
     """The mark of the sorted column, by column id."""
     return {state.sort_column: DESCENDING if state.is_descending else ASCENDING}
+
+
+def sort_letters(columns: Iterable[Column[RowT]]) -> dict[str, Column[RowT]]:
+    """A letter for each column: the first one of its heading that no other column has."""
+    letters: dict[str, Column[RowT]] = {}
+    for column in columns:
+        candidates = f"{column.title(column.width).lower()}abcdefghijklmnoprtuvwxyz"
+        free = (letter for letter in candidates if letter.isalpha() and letter not in (*letters, *_OTHER_KEYS))
+        letters[next(free)] = column
+    return letters
+
+
+def sort_line(letters: Mapping[str, Column[RowT]], state: TableState, width: int) -> Line:
+    """The columns and their letters in one line; the sorted one has its mark, and its letter reverses the order."""
+    marks = sort_marks(state)
+    for title_width in _TITLE_WIDTHS:
+        spans = [Span(" sort by  ", Role.DIM)]
+        for letter, column in letters.items():
+            title = clipped(column.title(column.width).strip(), title_width)
+            spans += [Span(f"{letter} ", Role.ACCENT), Span(f"{title}{marks.get(column.id, '')}  ")]
+        spans += [Span("s ", Role.ACCENT), Span("unsorted")]
+        if sum(len(span.text) for span in spans) <= width:
+            break
+    return cut(tuple(spans), width)

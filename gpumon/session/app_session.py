@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,6 +20,7 @@ from gpumon.session.job_registry import JobRegistry
 from gpumon.session.pace import change_pace, seek_by
 from gpumon.session.probe_registry import ProbeRegistry, Watcher
 from gpumon.session.process_registry import ProcessesState, ProcessRegistry
+from gpumon.session.recorder import Recorder
 from gpumon.session.signal_controller import SignalController
 from gpumon.session.table_memory import TableMemory
 from gpumon.session.view_state import JobsState, ViewState
@@ -134,6 +136,7 @@ class AppSession:
         self.tables = TableMemory(self._in_background, columns)
         self.notifier = AlertNotifier(notify, self._in_background, report)
         self.waits = WaitRegistry(self.notifier.run_command_for)
+        self.recorder = Recorder(self._in_background)
         self.fleet = None if fleet is None else self._fleet_registry(fleet)
         self.is_read_only = is_read_only
         self._load_probe = "never" if is_read_only else load_probe
@@ -153,6 +156,7 @@ class AppSession:
                 self.signals.observe,
                 self.processes.observe,
                 self.jobs.observe,
+                self._record,
                 lambda frame: self.workloads.registry.observe(frame, self.home.store),
             ]
             self.home.on_frame.append(self.waits.observe)
@@ -232,6 +236,14 @@ class AppSession:
             self._open_guest(stream)
         return stream
 
+    def read_hosts(self, hosts: tuple[str, ...]) -> None:
+        """Read hosts through ssh from now on, instead of what the fleet was."""
+        from gpumon.fleet.settings import HostsSettings  # late, as below: few sessions have a fleet
+
+        if self.fleet is not None:
+            self.fleet.close()
+        self.fleet = self._fleet_registry(HostsSettings(hosts))
+
     @property
     def shows_host(self) -> bool:
         """Whether a host of the fleet is shown."""
@@ -271,6 +283,8 @@ class AppSession:
         """Read what the open screens show, and no longer what they do not."""
         if self.fleet is not None:
             self.fleet.set_shown(demand.fleet, demand.usage_seconds)  # also while nothing changes: what it read ages
+        if self.recorder.is_recording and self.store.frame is not None:  # as `gpumon record` does
+            demand = demand._replace(device_keys=frozenset(device.key for device in self.store.frame.devices))
         stream = self.stream
         if self._met_demand == (stream, demand):
             return
@@ -306,6 +320,7 @@ class AppSession:
             is_read_only=self.is_read_only,
             load_probe=self._load_probe,
             wait_count=len(self.waits.armed),
+            is_recording=self.recorder.is_recording,
             fleet=None if self.fleet is None else self.fleet.state(),
             jobs=self.jobs.state if state.is_this_host else self._recorded_jobs(state.frame),
         )
@@ -314,6 +329,7 @@ class AppSession:
         """Stop all workloads and close every stream; waits for nothing. Guard processes end workloads that remain."""
         self.workloads.registry.cancel_all()
         self.probes.close()
+        self.recorder.stop()
         if self.fleet is not None:
             self.fleet.close()
         for frames in (self.shown, self.home):
@@ -337,9 +353,18 @@ class AppSession:
         return JobsState(frame_jobs(frame), is_read=True)
 
     def _fleet_registry(self, settings: "FleetSource") -> "FleetRegistry":
-        from gpumon.session.fleet_registry import FleetRegistry  # late: few sessions have a fleet
+        from gpumon.session.fleet_registry import FleetRegistry
 
         return FleetRegistry(settings, self._bells.frames, self._in_background)
+
+    def _record(self, frame: Frame) -> None:
+        """Write a frame to the recording, if one runs, with what the processes of this host report."""
+        if self.recorder.is_recording:
+            from gpumon.session.host_reports import reports_document  # late: few sessions record
+
+            jobs = [report for report in self.jobs.state.reports if report.gpus]
+            reports = reports_document(frame, self.probes.probes, jobs, self.probes.ooms.notices)
+            self.recorder.observe(replace(frame, reports=reports))
 
     def _workload_pids(self) -> set[int]:
         """Processes of the workloads that run."""

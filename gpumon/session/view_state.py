@@ -156,6 +156,7 @@ class ViewState(NamedTuple):
         is_read_only: Whether nothing may be changed: no signals, no requests to empty a cache, no workloads.
         load_probe: Before a probe is loaded into a process: ``ask``; ``own`` asks for other users only; or ``never``.
         wait_count: Number of things that gpumon will notify the user of.
+        is_recording: Whether the frames of this host are written to a file.
         fleet: The hosts of the fleet, or None if none are configured.
         jobs: The training jobs of this host.
     """
@@ -177,5 +178,6 @@ class ViewState(NamedTuple):
     is_read_only: bool = False
     load_probe: str = "ask"
     wait_count: int = 0
+    is_recording: bool = False
     fleet: FleetState | None = None
     jobs: JobsState = JobsState()

@@ -4,15 +4,13 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import events, on
-from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
 from gpumon.core.heap import ReleaseSchedule, release_unused
 from gpumon.core.inbox import Bell
@@ -27,7 +25,7 @@ from gpumon.session.probe_registry import Watcher
 from gpumon.streams.base import Seekable, Stream
 from gpumon.ui import messages, terminal
 from gpumon.ui.base_app import BaseApp
-from gpumon.ui.keymap import TAB_BINDINGS, check_keymap, key_text, palette_title
+from gpumon.ui.keymap import TAB_BINDINGS, check_keymap, key_text
 from gpumon.ui.navigation import Navigation, screen_class
 from gpumon.ui.notifications import Notifications
 from gpumon.ui.process_actions import ProcessActions
@@ -37,6 +35,8 @@ from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.widgets.table_view import TableView
 
 if TYPE_CHECKING:
+    from textual.command import Provider
+
     from gpumon.fleet.settings import FleetSource
 
 _SEEK_SECONDS: Final = 10.0
@@ -48,7 +48,12 @@ _FREEZE_SECONDS: Final = 3.0
 """After the start, when the modules of the first screens are imported."""
 _PROBES_DELAY_SECONDS: Final = 0.3
 """gpumon starts to search for probes this long after the first frame was drawn."""
-_PALETTE_CLOSE_SECONDS: Final = 0.1
+
+
+def _commands() -> "type[Provider]":
+    from gpumon.ui.commands import GpumonCommands  # late: the first frame must not wait for it
+
+    return GpumonCommands
 
 
 class GpumonApp(BaseApp):
@@ -72,6 +77,7 @@ class GpumonApp(BaseApp):
 
     TITLE = "gpumon"
     ENABLE_COMMAND_PALETTE = True
+    COMMANDS: ClassVar[set[Any]] = {_commands}
     BINDINGS: ClassVar[list[BindingType]] = [
         *TAB_BINDINGS,
         Binding(
@@ -131,6 +137,15 @@ class GpumonApp(BaseApp):
         Binding(
             "N", "notify_when", "Notify", id="notify-when", tooltip="Notify me when a GPU is free or a process ends"
         ),
+        Binding(
+            "e",
+            "explain_selected",
+            "Explain",
+            id="explain-selected",
+            show=False,
+            tooltip="Why the selected GPU has an alert",
+        ),
+        Binding("R", "record", "Record", id="record", show=False, tooltip="Record live values to a file; again: stop"),
         Binding("d", "demo", "Demo", id="demo", tooltip="Play the bundled recording, or go back to live values"),
     ]
 
@@ -182,13 +197,14 @@ class GpumonApp(BaseApp):
         )
         self.navigation = Navigation(self, self.session)
         self.notifications = Notifications(self, self.session, notices, partial(terminal.write, self))
+        self.session.recorder.report = self.say
         self._handlers = self._message_handlers()
         self._are_probes_due = False
         self._release = ReleaseSchedule(time.monotonic())
 
     def _message_handlers(self) -> Mapping[type[messages.AppMessage], Callable[[Any], object]]:
         """What answers each message that a screen, a widget or a thread sends to the app."""
-        session, fleet, tables = self.session, self.session.fleet, self.session.tables
+        session, tables = self.session, self.session.tables
         processes = ProcessActions(self, session)
         runs = RunController(self, session, self.draw, self.set_timer)
         return {
@@ -204,7 +220,8 @@ class GpumonApp(BaseApp):
             messages.RestartRequested: runs.restart,
             messages.SignalRequested: processes.ask_for_signal,
             messages.EmptyCacheRequested: processes.ask_to_empty_cache,
-            messages.FleetRefreshRequested: lambda _: None if fleet is None else fleet.refresh(),
+            messages.FleetRefreshRequested: lambda _: None if session.fleet is None else session.fleet.refresh(),
+            messages.HostsAdded: self.add_hosts,
             messages.FleetHostRequested: self.navigation.open_host,
             TableView.StateRequested: lambda message: tables.restore(message.view.table_id, message.view.restore),
             TableView.StateChanged: lambda message: tables.keep(message.table_id, message.state, self.warn),
@@ -294,16 +311,11 @@ class GpumonApp(BaseApp):
         """Hide the keys that the stream or the screen in front has no use for."""
         return self.navigation.applies(action, parameters) and super().check_action(action, parameters)
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette: what the keys of the screen below it and of the app do, then Textual's commands."""
-        titles = set()
-        for node, binding, enabled, _ in screen.active_bindings.values():
-            title = palette_title(binding)
-            if title and enabled and title not in titles:
-                titles.add(title)
-                run = partial(self.run_action, binding.action, node)
-                yield SystemCommand(title, binding.tooltip, partial(self.set_timer, _PALETTE_CLOSE_SECONDS, run))
-        yield from (command for command in super().get_system_commands(screen) if command.title not in titles)
+    def add_hosts(self, message: messages.HostsAdded) -> None:
+        """Read hosts through ssh, and show them."""
+        self.session.read_hosts(message.hosts)
+        self._tab_keys = {tab.name: tab.key for tab in TABS if tab.name in {*self._tab_keys, "Fleet"}}
+        self.navigation.open("fleet")
 
     def legend(self) -> str:
         return "\n".join(screen_class(name).LEGEND for name in ("overview", "device", "memory", "processes"))
@@ -324,6 +336,13 @@ class GpumonApp(BaseApp):
 
     def action_select_device(self, step: int) -> None:
         self.navigation.select_device(step)
+
+    def action_explain_selected(self) -> None:
+        self.navigation.explain_device()
+
+    def action_record(self) -> None:
+        self.session.recorder.toggle()
+        self.draw()
 
     def action_notify_when(self) -> None:
         self.notifications.choose()

@@ -1,14 +1,14 @@
 """Common parts of gpumon's apps: themes, help, copying and saving the screen, and an end that restores the terminal."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from textual._context import active_message_pump
-from textual.app import App, SystemCommand
+from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
 from textual.dom import DOMNode
@@ -20,12 +20,11 @@ from gpumon.core.units import counted, file_stamp
 from gpumon.present.palette import BUILT_IN, DARK, Palette, palettes
 from gpumon.session.background import run_in_background
 from gpumon.ui import textual_fixes  # noqa: F401 - the import applies them
+from gpumon.ui.keymap import without_effect
 from gpumon.ui.screens.base import BaseScreen
 from gpumon.ui.themes import WithoutColors, textual_theme
+from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.text_lines import ROLE_CLASSES
-
-_HIDDEN_COMMANDS: Final = {"Maximize", "Minimize", "Screenshot"}
-"""Commands of Textual's palette that do not work here, or that gpumon has itself."""
 
 
 class BaseApp(App[None]):
@@ -41,7 +40,7 @@ class BaseApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "copy", "Copy", id="copy", tooltip="Copy the row or the text to the clipboard"),
         Binding("S", "save", "Save", id="save", tooltip="Save the screen as a picture and as text"),
-        Binding("T", "theme", "Theme", id="theme", tooltip="Next theme"),
+        Binding("T", "theme", "Theme", id="theme", tooltip="Choose a theme, which is shown at once"),
         Binding("ctrl+l", "redraw", "Redraw", id="redraw", show=False, tooltip="Redraw the complete screen"),
         Binding("ctrl+z", "suspend_process", "Suspend", id="suspend", show=False, tooltip="Suspend; resume with fg"),
         Binding("question_mark,f1", "help", "Help", id="help", tooltip="Keys and the meaning of the columns"),
@@ -61,10 +60,15 @@ class BaseApp(App[None]):
         for palette in self._palettes.values():
             self.register_theme(textual_theme(palette))
         self.theme = theme
-        for name in BUILTIN_THEMES:  # they have no colors for roles, and not the contrasts that ours have
+        for name in BUILTIN_THEMES.keys() - self._palettes:  # they have no colors for roles, and not the contrasts
             self.unregister_theme(name)
         self.stylesheet.set_variables(self.get_css_variables())
         self._without_colors = WithoutColors()
+
+    @property
+    def theme_names(self) -> list[str]:
+        """The themes in the order in which they are listed."""
+        return list(self._palettes)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """The variables of the stylesheet while Textual still has the theme that it starts with."""
@@ -88,14 +92,33 @@ class BaseApp(App[None]):
         """Notify of something that the user should know; the text may come from outside."""
         self.notify(str(text), severity="warning", markup=False)
 
+    def say(self, text: str) -> None:
+        """Say what a key did, or why it did nothing, in the line of the keys; a screen without one shows a notice."""
+        footer = next(iter(self.screen.query(Footer)), None)
+        if footer is None:
+            self.notify(text, markup=False)
+        else:
+            footer.say(text)
+
+    async def _check_bindings(self, key: str, priority: bool = False) -> bool:
+        """Run what a key is bound to, as Textual does, and say so if it has no effect here."""
+        has_effect = await super()._check_bindings(key, priority)
+        if not has_effect and not priority and (text := without_effect(key)):
+            self.say(text)
+        return has_effect
+
     def action_help(self) -> None:
         from gpumon.ui.screens.help import HelpScreen  # late: the first frame must not wait for it
 
         self.push_screen(HelpScreen(self.screen, self.legend()))
 
     def action_theme(self) -> None:
-        names = list(self._palettes)
-        self.theme = names[(names.index(self.theme) + 1) % len(names)]
+        from gpumon.ui.screens.choice import ThemePicker  # few sessions need it
+
+        def name_it(_: None) -> None:
+            self.say(f'Theme {self.theme}; to keep it: theme = "{self.theme}" in config.toml')
+
+        self.push_screen(ThemePicker(self.theme_names), name_it)
 
     def action_redraw(self) -> None:
         self.refresh(layout=True)
@@ -104,15 +127,15 @@ class BaseApp(App[None]):
         screen = self.screen
         text = screen.text_to_copy if isinstance(screen, BaseScreen) else ""
         if not text:
-            self.notify("Nothing to copy.", severity="warning")
+            self.say("y: nothing to copy")
             return
         self.copy_to_clipboard(text)
         count = text.count("\n") + 1
-        self.notify(f"Copied {counted(count, 'line')}" if count > 1 else f"Copied: {text}", markup=False)
+        self.say(f"Copied {counted(count, 'line')}" if count > 1 else f"Copied: {text}")
 
     def action_save(self) -> None:
         name = f"gpumon-{file_stamp()}"
-        save = partial(save_screen, self.export_screenshot(), screen_text(self.screen), name)
+        save = partial(save_screen, self.picture(), screen_text(self.screen), name)
         run_in_background(save, self._report_saved, self.call_later)
 
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
@@ -120,13 +143,15 @@ class BaseApp(App[None]):
         svg = super().export_screenshot(title=title, simplify=simplify)
         return svg.replace("<text ", '<text xml:space="preserve" ')
 
+    def picture(self) -> str:
+        """A picture of the screen that needs no special font."""
+        from gpumon.ui.drawn_glyphs import with_drawn_glyphs  # late: few sessions save a picture
+
+        return with_drawn_glyphs(self.export_screenshot())
+
     async def action_ask_to_quit(self) -> None:
         """Quit; an app with workloads asks first."""
         await self.action_quit()
-
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The commands of Textual's palette that work here."""
-        return (command for command in super().get_system_commands(screen) if command.title not in _HIDDEN_COMMANDS)
 
     def _report_saved(self, result: Path | OSError) -> None:
         if isinstance(result, OSError):

@@ -149,6 +149,18 @@ class FleetHostRequested(AppMessage):
         self.device_key = device_key
 
 
+class HostsAdded(AppMessage):
+    """Read hosts through ssh from now on, instead of what the fleet was.
+
+    Args:
+        hosts: As for ssh.
+    """
+
+    def __init__(self, hosts: tuple[str, ...]) -> None:
+        super().__init__()
+        self.hosts = hosts
+
+
 class EmptyCacheRequested(AppMessage):
     """Ask the user whether a process is to empty its cache.
 

@@ -16,6 +16,7 @@ from gpumon.ui.screens.overview import OverviewScreen
 
 if TYPE_CHECKING:
     from gpumon.operations.doctor.examination import DoctorOptions
+    from gpumon.workload_runs.catalogue import WorkloadInfo
 
 ScreenResultT = TypeVar("ScreenResultT")
 _TAB_SCREENS: Final = frozenset(tab.name.lower() for tab in TABS)
@@ -45,6 +46,9 @@ class ScreenStack(Protocol):
 
     def warn(self, text: object) -> None:
         """Show why something is not done."""
+
+    def say(self, text: str) -> None:
+        """Say what a key did, or why it did nothing, in the line of the keys."""
 
     def notify(
         self,
@@ -83,6 +87,55 @@ class Navigation:
         elif not isinstance(self._stack.screen, screen_class(name)):
             self._stack.push_screen(screen_class(name)())
 
+    # What the palette opens, imported late: the first values must not wait for it
+
+    def open_device(self, key: str, metric: str = "") -> None:
+        """Show a GPU over time, with the chart of one metric if it is named."""
+        from gpumon.ui.screens.device import DeviceScreen
+
+        self._stack.push_screen(DeviceScreen(key, (metric,) if metric else ()))
+
+    def open_process(self, device_key: str, pid: int) -> None:
+        """Show a process of a GPU."""
+        from gpumon.ui.screens.process import ProcessScreen
+
+        self._stack.push_screen(ProcessScreen(device_key, pid))
+
+    def open_workload(self, workload: "WorkloadInfo") -> None:
+        """Open the form of a workload; the runs are listed on the screen below it."""
+        from gpumon.ui.screens.workload_form import WorkloadForm
+
+        self.open("workloads")
+        state = self._session.view_state()
+        if state is not None:
+            self._stack.push_screen(WorkloadForm(workload, state))
+
+    def open_page(self, name: str) -> None:
+        """Open a page of the documentation."""
+        from gpumon.ui.screens.page import PageScreen
+
+        self._stack.push_screen(PageScreen(name))
+
+    def explain_error(self, error_id: str) -> None:
+        """Explain a known error."""
+        from gpumon.ui.screens.explain import ExplainScreen
+
+        self._stack.push_screen(ExplainScreen(error_id=error_id))
+
+    def explain_device(self) -> None:
+        """Show the alert of the selected GPU, or say that it has none."""
+        from gpumon.ui.screens.alerts import AlertsScreen
+
+        key, state = self.selected_key, self._session.view_state()
+        devices = () if state is None else state.frame.devices
+        label = next((device.label for device in devices if device.key == key), "")
+        if state is None or not any(alert.device_key == key for alert in state.alerts):
+            self._stack.say(f"e: GPU {label} has nothing to explain" if label else "e: nothing to explain")
+            return
+        self.open("alerts")
+        if isinstance(self._stack.screen, AlertsScreen):
+            self._stack.screen.select(key)
+
     def open_host(self, message: FleetHostRequested) -> None:
         """Show a host of the fleet, or one of its GPUs, on the screens of this host."""
         from gpumon.ui.screens.device import DeviceScreen  # late: the first values must not wait for it
@@ -115,10 +168,11 @@ class Navigation:
         lists_processes = isinstance(front, ViewScreen) and front.LISTS_PROCESSES
         conditions: dict[object, bool] = {
             ("open_screen", ("workloads",)): not session.is_read_only,
-            ("open_screen", ("fleet",)): session.fleet is not None,
             "seek": isinstance(session.stream, Seekable),
             "change_pace": isinstance(session.stream, (Seekable, Adjustable)),
             "demo": session.can_toggle_demo,
+            "record": session.shown.is_this_host,
+            "explain_selected": selects_device,
             "select_device": selects_device and self.has_several_devices,
             "notify_when": selects_device or lists_processes,
         }
@@ -147,7 +201,7 @@ class Navigation:
         return next((screen for screen in screens if not screen.is_modal), self._stack.screen)
 
     @property
-    def _selected_key(self) -> str | None:
+    def selected_key(self) -> str | None:
         """The GPU that the uppermost screen with a GPU shows or has selected, or else the first one."""
         for screen in reversed(self._stack.screen_stack):
             if isinstance(screen, ViewScreen) and screen.device_key is not None:
@@ -159,9 +213,10 @@ class Navigation:
         """Replace the screens above the overview, or go back to the screen if it is open already."""
         stack = self._stack
         below = self._home if name == "fleet" else self.overview
-        kind = screen_class(name)
+        has_fleet = name != "fleet" or self._session.fleet is not None
+        kind = screen_class(name if has_fleet else "fleet_setup")
         same = next((screen for screen in stack.screen_stack if type(screen) is kind), None)
-        key = self._selected_key
+        key = self.selected_key
         if same is not None:
             self._close_above(same)
         elif name == "memory" and key is None:
@@ -184,5 +239,5 @@ class Navigation:
 def screen_class(name: str) -> type[BaseScreen[Any]]:
     """The class of a screen by its name, imported late: the first frame must not wait for it."""
     module = importlib.import_module(f"gpumon.ui.screens.{name}")
-    kind: type[BaseScreen[Any]] = getattr(module, f"{name.capitalize()}Screen")
+    kind: type[BaseScreen[Any]] = getattr(module, f"{name.title().replace('_', '')}Screen")
     return kind

@@ -55,7 +55,9 @@ class ProcessActions:
         targets = [item for item in examined if isinstance(item, SignalTarget)]
         refusals = [item for item in examined if isinstance(item, SignalRefusal)]
         if targets:
-            self._stack.push_screen(SignalDialog(targets, refusals), partial(self._send, targets))
+            frame = self._session.home.store.frame
+            dialog = SignalDialog(targets, refusals, () if frame is None else frame.devices)
+            self._stack.push_screen(dialog, partial(self._send, targets))
             return
         for refusal in refusals:
             self._stack.warn(refusal.reason)

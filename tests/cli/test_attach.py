@@ -72,9 +72,7 @@ def test_itself(environment: dict[str, str]) -> None:
     assert "is gpumon itself" in done.stderr
 
 
-def test_without_a_name_it_needs_a_terminal_to_ask_on(environment: dict[str, str]) -> None:
-    done = run("attach", env=environment)
-    assert (done.returncode, done.stdout) == (3, "")
+def test_no_such_job(environment: dict[str, str]) -> None:
     done = run("attach", "no-such-job", env=environment)
     assert (done.returncode, "no training run called no-such-job" in done.stderr) == (3, True)
 

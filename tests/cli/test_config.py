@@ -2,8 +2,6 @@
 
 import json
 import os
-import time
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,12 +62,6 @@ def test_without_a_file_the_configuration_is_empty(tmp_path: Path, monkeypatch: 
     for home in (tmp_path, tmp_path / "none", Path("/dev/null")):
         monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
         assert load() == Config()
-
-
-@pytest.mark.parametrize("content", ["", "\n\n", "# nothing yet\n", "\ufeff"])
-def test_an_empty_file_is_an_empty_configuration(write: Write, content: str) -> None:
-    write(content)
-    assert load() == Config()
 
 
 def test_the_default_folder_is_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,16 +155,6 @@ def test_themes_columns_and_keys(write: Write) -> None:
 def test_a_bad_color_leaves_the_others_of_the_theme(write: Write) -> None:
     write('[themes.sea]\nprimary = "#048"\nwarning = 5\n')
     assert load().appearance.themes == {"sea": {"primary": "#048"}}
-
-
-def test_a_theme_of_the_user_is_a_choice_on_the_command_line_too(write: Write) -> None:
-    file = write('[themes.sea]\nprimary = "#048"\n')
-    environment = {"XDG_CONFIG_HOME": str(file.parents[1]), "PATH": "/usr/bin:/bin"}
-    assert "[dark|light|ansi|high-contrast|mono|sea]" in run("--help", env=environment).stdout.replace("\n", "")
-    refused = run("--theme", "see", env=environment)
-    assert refused.returncode == 2
-    assert "'see' is not one of 'dark', 'light', 'ansi', 'high-contrast', 'mono', 'sea'." in refused.stderr
-    assert run("--theme", "sea", "config", env=environment).returncode == 0
 
 
 def test_a_changed_key_and_a_theme_reach_the_screen(nvml_mock: NvmlMock, write: Write) -> None:
@@ -294,23 +276,6 @@ def test_a_file_that_is_not_toml_leaves_the_defaults(
     assert file.read_bytes() == before
 
 
-def test_thousands_of_unknown_keys_take_no_longer_than_a_few_others(write: Write) -> None:
-    write("".join(f"u{number} = 1\n" for number in range(4000)))
-    started = time.process_time()
-    assert load().warning.endswith(" It is ignored. 3999 more keys are not valid.")
-    assert time.process_time() - started < 3.0, "the search for a similar name and for the line is for one key"
-
-
-def test_of_a_huge_file_only_the_start_is_read(write: Write) -> None:
-    os.truncate(write(""), 100 << 20)
-    tracemalloc.start()
-    try:
-        assert "larger than 64 KiB" in load().warning
-        assert tracemalloc.get_traced_memory()[1] < 4 << 20
-    finally:
-        tracemalloc.stop()
-
-
 def test_a_path_that_is_not_a_regular_file_does_not_block(write: Write) -> None:
     file = write("")
     file.unlink()
@@ -368,17 +333,6 @@ def test_commands_print_the_warning_to_standard_error_and_run(nvml_mock: NvmlMoc
     assert len(json.loads(done.stdout)["devices"]) == 1
     assert is_one_line(done.stderr)
     assert f"{file}:1: interval: " in done.stderr
-
-
-@pytest.mark.long
-def test_the_screen_shows_the_warning(nvml_mock: NvmlMock, write: Write) -> None:
-    file = write("interval = 0.2\nmouse = 3\n")
-    environment = {**nvml_mock.environment(gpus=1), "XDG_CONFIG_HOME": str(file.parents[1])}
-    with Terminal((GPUMON,), env=environment, rows=30, cols=160) as terminal:
-        shown = terminal.wait_for(r"(?s)live 0.2s.*mouse: expected")
-        assert str(file.parent)[:20] in shown
-        terminal.send("q")
-        assert terminal.wait_exit() == 0
 
 
 def test_notifications(write: Write) -> None:

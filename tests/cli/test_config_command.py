@@ -84,11 +84,6 @@ def test_the_table_is_aligned_and_lists_every_problem(write: Write) -> None:
     assert "There is no key binding 'qiut'; did you mean quit?" in lines
 
 
-def test_the_path_is_printed(tmp_path: Path) -> None:
-    done = run("config", "--path", env={"XDG_CONFIG_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"})
-    assert done.stdout == f"{tmp_path}/gpumon/config.toml\n"
-
-
 def test_a_new_file_is_valid_with_and_without_its_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {"XDG_CONFIG_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     file = tmp_path / "gpumon" / "config.toml"

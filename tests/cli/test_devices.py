@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from gpumon.core.device_properties import PROPERTY_NAMES
+from gpumon.core.gpu_models import GEFORCE_HALVES, MODELS, RATES
 from tests.cli.running import run
 from tests.health.test_doctor_child import CUDA
 from tests.nvml_mock import NvmlMock, compiler
+from tests.workloads.conftest import load_workload
 
 QUERY = """
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
@@ -59,6 +61,25 @@ def test_every_property_is_listed(nvml_mock: NvmlMock, tmp_path: Path) -> None:
     assert device["problems"]["registers_per_sm"]["code"] == "not_supported"
 
 
+def test_peaks_and_the_data_sheet(nvml_mock: NvmlMock, tmp_path: Path) -> None:
+    environment = with_cuda(nvml_mock, tmp_path, uuids_of(nvml_mock))
+    device = json.loads(run("devices", "--json", env=environment).stdout)["devices"][0]
+    clock = device["clock_sm_max_hertz"]
+    assert device["peak_operations_per_second"]["bf16"] == 4096 * 132 * clock
+    assert device["tensor_core_generation"] == 4
+    assert device["memory_bandwidth_bytes_per_second"] == 2 * device["clock_memory_max_hertz"] * 6016 / 8
+    text = run("devices", env={**environment, "COLUMNS": "120"}).stdout
+    assert "H200 SXM: 989 TFLOP/s bf16, 4,800 GB/s, 700 W; by its clocks 108% of its TFLOP/s" in text
+    table = run("devices", "--reference", env=environment).stdout
+    assert all(model.name in table for model in MODELS)
+
+
+def test_rates_are_those_of_the_workloads() -> None:
+    peaks = load_workload("_kit.peaks")
+    assert {f"{major}.{minor}": rates for (major, minor), rates in peaks._RATES.items()} == RATES
+    assert peaks._GEFORCE_HALVES == GEFORCE_HALVES
+
+
 def test_gpus_of_one_kind_are_listed_together(nvml_mock: NvmlMock, tmp_path: Path) -> None:
     uuids = uuids_of(nvml_mock)
     done = run("devices", env={**with_cuda(nvml_mock, tmp_path, uuids), "COLUMNS": "80"})
@@ -98,10 +119,3 @@ def test_a_cuda_driver_that_fails_costs_only_its_values(
     device = json.loads(done.stdout)["devices"][0]
     assert device["memory_total_bytes"] > 0
     assert words in device["problems"]["sm_count"]["reason"]
-
-
-def test_without_the_cuda_library(nvml_mock: NvmlMock) -> None:
-    done = run("devices", env=nvml_mock.environment(gpus=1))
-    assert done.returncode == 0
-    assert "SMs                       – (– FP32 cores)" in done.stdout
-    assert "Compute capability        9.0" in done.stdout

@@ -7,7 +7,6 @@ import pytest
 
 from tests.cli.running import is_one_line, run
 from tests.nvml_mock import NvmlMock
-from tests.workloads.conftest import TORCH_PYTHON, needs_torch
 
 STATES = {"ok", "warn", "fail", "skip"}
 
@@ -50,23 +49,6 @@ def test_text_without_colours_says_what_failed_and_what_to_do(nvml_mock: NvmlMoc
     assert "→ Install the NVIDIA driver" in "\n".join(lines[failed : failed + 4])
     assert "failed" in lines[-1]
     assert {" Driver", " GPUs", " Host", " Environment variables", " Python"} <= set(lines)
-
-
-def test_broken_visible_devices(alone: dict[str, str]) -> None:
-    done = run("doctor", "--json", env=alone | {"CUDA_VISIBLE_DEVICES": "7"})
-    checks = {check["id"]: check for check in json.loads(done.stdout)["checks"]}
-    assert checks["environment.visible_devices"]["status"] == "fail"
-
-
-@needs_torch
-def test_a_torch_for_the_cpu(nvml_mock: NvmlMock) -> None:
-    assert TORCH_PYTHON is not None
-    done = run("doctor", "--json", "--python", TORCH_PYTHON, env=nvml_mock.environment(gpus=2))
-    checks = {check["id"]: check for check in json.loads(done.stdout)["checks"]}
-    assert checks["python1.torch"]["status"] == "ok"
-    assert checks["python1.packages"]["status"] == "ok"
-    if "+cpu" in checks["python1.torch"]["detail"]:
-        assert checks["python1.cuda"]["status"] == "fail"
 
 
 @pytest.mark.parametrize("python", ["no-such-program", "/none/python"])

@@ -59,24 +59,11 @@ def test_the_newest_file_of_all_folders(tmp_path: Path, environment: dict[str, s
     assert (raw["file"], raw["files"], raw["matches"][0]["memory_cause"]) == (str(newest), 4, "too_big")
 
 
-def test_the_only_file_is_called_so(environment: dict[str, str], state: Path) -> None:
-    path = write(state, FULL)
-    assert run("explain", "--oom", env=environment).stdout.startswith(f"The only file: {path}\n\n")
-
-
 def test_no_file_is_one_sentence(environment: dict[str, str]) -> None:
     done = run("explain", "--oom", env=environment)
     assert (done.returncode, done.stdout) == (3, "")
     assert is_one_line(done.stderr)
     assert "gpumon watch -- python train.py" in done.stderr
-
-
-def test_only_regular_files_count(environment: dict[str, str], state: Path, tmp_path: Path) -> None:
-    kept = write(state, FULL)
-    (state / "oom-1795000001-1-1.json.gz").symlink_to(write(tmp_path, FULL, "elsewhere"))
-    (state / "oom-1795000002-1-1.json.gz").mkdir()
-    os.mkfifo(state / "oom-1795000003-1-1.json.gz")
-    assert run("explain", "--oom", env=environment).stdout.startswith(f"The only file: {kept}\n")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -86,17 +73,6 @@ def test_files_of_others_do_not_count(environment: dict[str, str], state: Path, 
     write(others, FULL)
     os.chown(others, 12345, -1)
     assert run("explain", "--oom", env=environment).returncode == 3
-
-
-@pytest.mark.parametrize(
-    "raw", [b"", b"\x1f\x8b", b"[]", b'{"kind": "gpumon-oom", "schema": 1', b'{"kind": "gpumon-oom"}']
-)
-def test_a_damaged_file_is_one_sentence(environment: dict[str, str], state: Path, raw: bytes) -> None:
-    write(state, raw)
-    done = run("explain", "--oom", env=environment)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert is_one_line(done.stderr)
-    assert "it is damaged" in done.stderr
 
 
 def test_it_is_a_choice_of_its_own(environment: dict[str, str]) -> None:

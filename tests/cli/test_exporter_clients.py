@@ -1,7 +1,5 @@
 """The server of `gpumon exporter` with slow, many and hostile clients, and with real ones: curl and Prometheus."""
 
-import http.client
-import json
 import shutil
 import socket
 import subprocess
@@ -17,11 +15,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from gpumon.cli import metrics_server
 from gpumon.cli.metrics_server import MAX_CONNECTIONS_PER_ADDRESS, MetricsServer, ServerSecurity
-from gpumon.fleet.prometheus import Prometheus
-from gpumon.fleet.settings import PrometheusAddress
 from tests.cli.running import GPUMON
-from tests.cli.test_exporter import exporting, needs_openssl, read
-from tests.fleet.prometheus_server import needs_prometheus, prometheus
+from tests.cli.test_exporter import exporting, needs_openssl
 from tests.nvml_mock import NvmlMock
 from tests.processes import cpu_seconds
 
@@ -93,30 +88,6 @@ def test_an_address_loses_its_oldest_slow_client_and_keeps_those_that_wait_for_a
         assert len(server._clients) <= MAX_CONNECTIONS_PER_ADDRESS
 
 
-def test_a_header_has_a_maximum_size() -> None:
-    with serving() as (_, connect):
-        client = connect()
-        line = b"X: " + b"x" * 60_000 + b"\r\n"
-        client.send(b"GET /metrics HTTP/1.0\r\n")
-        with suppress(ConnectionError):
-            for _ in range(90):
-                client.sendall(line)
-        assert is_ended(client)
-
-
-def test_name_selects_series_and_an_unknown_one_is_an_error() -> None:
-    with serving() as (server, _):
-        selected = read(f"{server.url}?name[]=gpumon_up")
-        assert [line for line in selected.splitlines() if line[0] != "#"] == ["gpumon_up 1.0"]
-        assert "gpumon_age 2.0" in read(f"{server.url}?name[]=gpumon_up&name%5B%5D=gpumon_age")
-        for accept in ("text/plain", "application/openmetrics-text"):
-            connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=5)
-            connection.request("GET", "/metrics?name[]=gpumon_nothing", headers={"Accept": accept})
-            answer = connection.getresponse()
-            assert (answer.status, answer.read()) == (404, metrics_server._NO_SERIES)
-            connection.close()
-
-
 def test_scrapes_are_served_while_more_slow_clients_come_than_there_are_descriptors(nvml_mock: NvmlMock) -> None:
     command = ("prlimit", "--nofile=64", GPUMON, "exporter", "--listen", "127.0.0.1:0")
     with subprocess.Popen(command, env=nvml_mock.environment(), stderr=subprocess.PIPE, text=True) as process:
@@ -176,20 +147,3 @@ def test_curl_needs_the_certificate_and_the_password(secured: tuple[str, Path, P
     text = curl(*mutual, "-u", "prometheus:hunter2", "--compressed")
     assert "\ngpumon_up 1.0\n" in text
     assert text.endswith("200")
-
-
-@needs_openssl
-@needs_prometheus
-def test_prometheus_scrapes_with_tls_and_a_password(secured: tuple[str, Path, Path], tmp_path: Path) -> None:
-    url, certificate, key = secured
-    tls = f'{{ca_file: "{certificate}", cert_file: "{certificate}", key_file: "{key}"}}'
-    user = f'{{username: prometheus, password_file: "{tmp_path / "password"}"}}'
-    targets = tmp_path / "targets.json"
-    targets.write_text(json.dumps([{"targets": [url.split("/")[2]]}]))
-    scrape = f"    scheme: https\n    tls_config: {tls}\n    basic_auth: {user}\n"
-    with prometheus(tmp_path, targets, scrape=scrape) as server:
-        deadline = time.monotonic() + 30
-        while not (matches := list(Prometheus(PrometheusAddress(server)).query("count(gpumon_gpu_power_watts)"))):
-            assert time.monotonic() < deadline
-            time.sleep(0.3)
-    assert matches[0][1] == 2.0

@@ -37,13 +37,6 @@ def test_a_job_on_this_host(nvml_mock: NvmlMock, tmp_path: Path) -> None:
     assert "Nothing is known about gpu-elsewhere GPU 5." in text
 
 
-def test_a_job_elsewhere_names_the_options(tmp_path: Path) -> None:
-    done = run("job", "4711", env=with_squeue(tmp_path, new_entry()))
-    assert done.returncode == 0
-    assert "GPUs: 6 requested, 6 allocated, - used" in done.stdout.replace("–", "-").replace("—", "-")
-    assert "Name the hosts with --hosts" in done.stdout
-
-
 def test_without_slurm_and_without_the_job(tmp_path: Path) -> None:
     env = {"PATH": "/nowhere:/bin", "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     done = run("job", "4711", env=env)

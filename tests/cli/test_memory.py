@@ -77,13 +77,6 @@ def test_the_document_has_parts_that_fill_each_gpu(host: dict[str, str], folder:
     assert (probe["pid"], probe["own_pid"], probe["state"], probe["rank"]) == (PID, 7, "live", 3)
 
 
-def test_without_probes_processes_are_blocks(host: dict[str, str]) -> None:
-    memory = document("memory", env=host)
-    kinds = {part["kind"] for part in memory["devices"][0]["parts"]}
-    assert kinds == {"driver_reserved", "unprobed", "unowned", "free"}
-    assert memory["probes"] == []
-
-
 def test_status_has_torch_statistics_of_processes_with_a_probe_only(host: dict[str, str], folder: Path) -> None:
     with listening(folder, report):
         first, second = document("status", env=host)["devices"]
@@ -100,11 +93,6 @@ def test_status_has_torch_statistics_of_processes_with_a_probe_only(host: dict[s
     assert elsewhere["problems"]["reserved_bytes"]["code"] == "not_read"
 
 
-def test_status_without_probes_has_no_torch_statistics(host: dict[str, str]) -> None:
-    devices = document("status", env=host)["devices"]
-    assert all("torch" not in entry for device in devices for entry in device["processes"])
-
-
 def test_a_silent_probe_does_not_delay_status(host: dict[str, str], folder: Path) -> None:
     with listening(folder, stay_silent):
         began = time.monotonic()
@@ -112,27 +100,3 @@ def test_a_silent_probe_does_not_delay_status(host: dict[str, str], folder: Path
         took = time.monotonic() - began
     assert all("torch" not in entry for entry in memory["devices"][0]["processes"])
     assert took < 10  # half a second, and more on a busy host
-
-
-def test_a_folder_that_is_open_to_others_is_reported(host: dict[str, str], folder: Path) -> None:
-    folder.chmod(0o777)
-    assert document("memory", env=host)["unheard"][0]["code"] == "no_permission"
-    done = run("memory", env=host)
-    assert done.returncode == 0
-    assert "other users can access the folder" in " ".join(done.stdout.split())
-
-
-def test_a_gpu_with_mig_shows_its_instances(host: dict[str, str]) -> None:
-    split = {**host, "NVML_MOCK_MIG": "0:2"}
-    done = run("memory", env=split)
-    assert "GPU 0:1 · " in done.stdout
-    assert "its memory belongs to its MIG instances" in " ".join(done.stdout.split())
-    memory = document("memory", env=split)["devices"]
-    assert memory[0]["problem"]["code"] == "not_supported"
-    assert memory[1]["mig_instance"]["position"] == 0
-
-
-def test_an_ascii_terminal_gets_ascii(host: dict[str, str]) -> None:
-    done = run("memory", env={**host, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})
-    assert done.returncode == 0
-    assert done.stdout.isascii()

@@ -44,17 +44,6 @@ def test_unreported_free_memory_is_the_difference_of_the_other_values() -> None:
     assert (size(memory, PartKind.FREE), size(memory, PartKind.UNATTRIBUTED)) == (89 * GIB, 9 * GIB)
 
 
-def test_an_unknown_total_is_zero() -> None:
-    memory = waterfall(device(0, readings={"memory_total_bytes": None}), {})
-    assert (memory.total_bytes, memory.parts) == (0, ())
-
-
-def test_processes_can_hold_all_memory() -> None:
-    memory = waterfall(gpu(process(4000, memory_bytes=TOTAL - DRIVER)), {})
-    assert memory.problem is None
-    assert size(memory, PartKind.FREE) == size(memory, PartKind.UNATTRIBUTED) == 0
-
-
 def test_an_allocator_can_reserve_all_remaining_memory() -> None:
     listed = gpu(process(4000, memory_bytes=41 * GIB))
     memory = waterfall(listed, probe(4000, statistics(reserved_bytes=TOTAL - DRIVER)))

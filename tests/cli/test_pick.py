@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import GPUMON, is_one_line, run, shell
+from tests.cli.running import GPUMON, is_one_line, run
 from tests.nvml_mock import NvmlMock
 
 Environment = dict[str, str]
@@ -18,20 +18,6 @@ FIRST = "GPU-6d6f636b-4d6f-5b6b-8c01-000000000000"
 def environment(nvml_mock: NvmlMock, tmp_path: Path) -> Environment:
     host = nvml_mock.environment(gpus=4, NVML_MOCK_IDLE="1")
     return {**host, "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
-
-
-def test_for_cuda_visible_devices(environment: Environment) -> None:
-    done = shell('CUDA_VISIBLE_DEVICES=$("$@" --count 2) sh -c "echo \\$CUDA_VISIBLE_DEVICES"', "pick", env=environment)
-    assert done.stderr == ""
-    first, second = done.stdout.strip().split(",")
-    assert first == FIRST
-    assert second.startswith("GPU-")
-
-
-def test_a_subshell_keeps_the_reservation_of_its_shell(environment: Environment) -> None:
-    done = shell('for i in 1 2 3; do x=$("$@"); echo "$x"; done', "pick", "--index", env=environment)
-    assert done.stdout.split() == ["0", "1", "2"]
-    assert run("pick", "--index", env=environment).stdout == "0\n", "that shell has ended"
 
 
 def test_five_at_one_moment_get_four_different_gpus(

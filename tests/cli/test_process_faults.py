@@ -12,7 +12,6 @@ from tests.cli.running import run
 from tests.nvml_mock import NvmlMock
 
 FACTS = ("user", "command", "cpu_percent", "host_memory_bytes", "age_seconds")
-LISTS = "RunningProcesses"
 Status = Callable[..., dict[str, Any]]
 
 
@@ -46,29 +45,6 @@ def test_a_process_that_is_not_visible_has_a_reason(first_gpu: Status, fault: st
     for fact in FACTS:
         assert process[fact] is None
         assert process["problems"][fact]["code"] == code
-
-
-@pytest.mark.parametrize(("fault", "code"), [("garbage:memna", "not_supported"), ("garbage:procmem", "invalid_value")])
-def test_unreported_process_memory_is_missing_and_so_are_values_derived_from_it(
-    first_gpu: Status, fault: str, code: str
-) -> None:
-    device = first_gpu(fault)
-    (process,) = device["processes"]
-    assert process["memory_bytes"] is None
-    assert process["problems"]["memory_bytes"]["code"] == code
-    assert process["command"] is not None
-    assert device["memory_unattributed_bytes"] is None
-    assert device["problems"]["memory_unattributed_bytes"]["reason"]
-
-
-def test_a_process_list_that_keeps_growing_is_not_read_forever(first_gpu: Status, tmp_path: Path) -> None:
-    log = tmp_path / "calls.json"
-    device = first_gpu("grow", log)
-    assert device["processes"] is None
-    assert device["problems"]["processes"]["reason"]
-    assert device["utilization_gpu_percent"] is not None, "other values are not affected"
-    calls = json.loads(log.read_text())["calls"]
-    assert sum(count for name, count in calls.items() if LISTS in name) <= 24, "retries are bounded"
 
 
 def test_a_refused_process_list_has_a_reason(nvml_mock: NvmlMock) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.cli import output
 from tests.cli.running import is_one_line, run
 from tests.nvml_mock import NvmlMock
 
@@ -61,6 +60,7 @@ def environment(nvml_mock: NvmlMock, tmp_path: Path) -> Environment:
     }
 
 
+@pytest.mark.long
 def test_cases_are_a_table_and_plots_are_drawn_where_they_are_wanted(environment: Environment) -> None:
     plain = run("run", "sweep", "--device", "cpu", env=environment)
     assert plain.returncode == 0, plain.stderr
@@ -74,45 +74,11 @@ def test_cases_are_a_table_and_plots_are_drawn_where_they_are_wanted(environment
     assert drawn.stdout.rstrip().endswith("sweep: ok. Choose 64.")
 
 
-@pytest.mark.parametrize(
-    ("plot", "columns", "width"), [(None, 0, 0), (True, 0, 100), (None, 80, 80), (True, 80, 80), (False, 80, 0)]
-)
-def test_the_width_of_plots(monkeypatch: pytest.MonkeyPatch, plot: bool | None, columns: int, width: int) -> None:
-    monkeypatch.setattr(output, "terminal_width", lambda: columns)
-    assert output.plot_width(plot) == width
-
-
-def test_csv_is_all_of_standard_output(environment: Environment) -> None:
-    done = run("run", "sweep", "--device", "cpu", "--csv", env=environment)
-    assert done.returncode == 0
-    header, *rows = csv.reader(io.StringIO(done.stdout))
-    assert header == COLUMNS
-    assert len(rows) == 8
-    assert rows[0] == ["sweep", "cpu", "batch 1", "1", "speed", "1.5", "items/s", "3", "5000.0", "a, limit"]
-    assert rows[1][-2:] == ["", ""]
-    assert "Sweeping." in done.stderr
-    assert "sweep: ok. Choose 64." in done.stderr
-
-
 @pytest.mark.parametrize("command", [["run", "sweep"], ["results"]])
 def test_json_and_csv_exclude_each_other(environment: Environment, command: list[str]) -> None:
     done = run(*command, "--json", "--csv", env=environment)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--json and --csv exclude each other." in done.stderr
-
-
-def test_the_code_of_a_workload_is_printed_with_its_parameters(environment: Environment) -> None:
-    done = run("workloads", "sweep", "--code", env=environment)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "# sweep: Sweeps." in done.stdout
-    assert "# Parameters on a GPU: how=up" in done.stdout
-    assert done.stdout.endswith("\ndef work(size):\n    return size * size\n")
-    compile(done.stdout, "code", "exec")
-    listed = run("workloads", "sweep", env=environment).stdout
-    assert "--set how=up" in listed
-    assert "matmul" not in listed
-    (document,) = json.loads(run("workloads", "sweep", "--json", env=environment).stdout)["workloads"]
-    assert document["code"] == "def work(size):\n    return size * size"
 
 
 @pytest.mark.sampled(1)
@@ -129,14 +95,6 @@ def test_wrong_usage(environment: Environment, argv: list[str], words: str) -> N
     done = run(*argv, env=environment)
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
-
-
-def test_no_code_is_one_line(environment: Environment) -> None:
-    file = Path(environment["XDG_CONFIG_HOME"], "gpumon", "workloads", "sweep.py")
-    file.write_text(WORKLOAD.replace(" code=(work,),", ""))
-    done = run("workloads", "sweep", "--code", env=environment)
-    assert done.returncode == 2
-    assert is_one_line(done.stderr)
 
 
 def test_results_are_listed_compared_and_drawn(environment: Environment, tmp_path: Path) -> None:

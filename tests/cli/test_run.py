@@ -1,6 +1,5 @@
 """`gpumon run` and `gpumon workloads` as scripts and users run them, with real processes and a fake torch."""
 
-import fcntl
 import json
 import os
 import pty
@@ -9,18 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpumon.core.problems import CommandError
-from gpumon.operations.runs import expand_devices, visible_gpus
 from gpumon.workload_runs.catalogue import workloads_folder
-from tests.builders import device
 from tests.cli.running import GPUMON, is_one_line, run
 from tests.nvml_mock import NvmlMock
 from tests.processes import is_running, tree, wait_gone
@@ -136,39 +130,6 @@ def test_the_verdict_determines_the_exit_code(
     done = run("run", "count", "--device", "cpu", "--json", *sets, env=environment)
     assert done.returncode == code
     assert of_kind("result", events(done.stdout))[0]["verdict"] == verdict
-
-
-def test_users_get_a_table_and_a_sentence(environment: Environment) -> None:
-    done = run("run", "count", "--device", "cpu", env=environment)
-    assert done.returncode == 0
-    assert re.search(r"^count +3 steps +1000 \(a thousand\) +0\.3 % +3$", done.stdout, re.MULTILINE)
-    assert done.stdout.rstrip().endswith("count: ok. Counted.")
-    assert "\x1b" not in done.stdout + done.stderr
-
-
-def test_a_second_run_is_compared_with_the_first(environment: Environment) -> None:
-    for _ in range(2):
-        done = run("run", "count", "--device", "cpu", env=environment)
-    assert "+0.0 %" in done.stdout
-    kept = Path(environment["XDG_STATE_HOME"], "gpumon", "results.jsonl").read_text().splitlines()
-    assert [json.loads(line)["workload"] for line in kept] == ["count", "count"]
-
-
-@pytest.mark.long
-def test_a_locked_file_and_a_pipe_in_its_place_do_not_stop_the_run(environment: Environment, tmp_path: Path) -> None:
-    file = tmp_path / "state" / "gpumon" / "results.jsonl"
-    file.parent.mkdir(parents=True)
-    with file.open("w") as locked:
-        fcntl.flock(locked, fcntl.LOCK_EX)
-        done = run("run", "count", "--device", "cpu", env=environment)
-    assert done.returncode == 0
-    assert f"The result could not be saved to {file}: another process has locked it for 3 s." in done.stderr
-    file.unlink()
-    os.mkfifo(file)
-    done = run("run", "count", "--device", "cpu", "--json", env=environment)
-    assert done.returncode == 0
-    assert is_one_line(done.stderr)
-    assert f"The result could not be saved to {file}: it is not a regular file." in done.stderr
 
 
 @pytest.mark.sampled(2)
@@ -390,20 +351,6 @@ def started(environment: Environment) -> tuple[subprocess.Popen[str], list[int]]
     return process, pids
 
 
-def test_duration_ends_a_workload_without_that_parameter(environment: Environment) -> None:
-    began = time.monotonic()
-    argv = ("run", "count", "--device", "cpu", "--set", "count=100000", "--duration", "1", "--json")
-    done = run(*argv, env=environment)
-    assert time.monotonic() - began < 25
-    assert done.returncode == 1
-    assert "longer than its limit of 1 s" in of_kind("result", events(done.stdout))[0]["why"]
-
-
-def test_a_duration_has_a_unit(environment: Environment) -> None:
-    argv = ("run", "count", "--device", "cpu", "--set", "count=3", "--duration", "1h", "--json")
-    assert run(*argv, env=environment).returncode == 0
-
-
 def test_the_list_contains_parameters_and_broken_files(environment: Environment) -> None:
     broken = Path(environment["XDG_CONFIG_HOME"], "gpumon", "workloads", "broken.py")
     broken.write_text("1 / 0")
@@ -415,17 +362,3 @@ def test_the_list_contains_parameters_and_broken_files(environment: Environment)
     names = {workload["name"] for workload in document["workloads"]}
     assert names == {file.stem for file in workloads_folder().glob("[!_]*.py")} | {"count"}
     assert document["broken"][0]["file"] == str(broken)
-
-
-def test_devices_are_counted_as_cuda_does() -> None:
-    assert visible_gpus(8, {}) == 8
-    assert visible_gpus(8, {"CUDA_VISIBLE_DEVICES": "3,1"}) == 2
-    assert visible_gpus(8, {"CUDA_VISIBLE_DEVICES": "1,-1,2"}) == 1
-    assert visible_gpus(2, {"CUDA_VISIBLE_DEVICES": "5,0"}) == 0
-    assert visible_gpus(8, {"CUDA_VISIBLE_DEVICES": ""}) == 0
-    assert visible_gpus(8, {"CUDA_VISIBLE_DEVICES": "GPU-1234,GPU-5678"}) == 2
-    two = [replace(device(0), cuda_index=1), replace(device(1), cuda_index=0)]
-    assert expand_devices(["cuda", "cpu", "cuda:00", "cuda:all"], lambda: two) == ["cuda:0", "cpu", "cuda:1"]
-    assert expand_devices(["0", "0-1", "GPU-00000001"], lambda: two) == ["cuda:1", "cuda:0"]
-    with pytest.raises(CommandError, match="CUDA does not show GPU 0"):
-        expand_devices(["0"], lambda: [device(0)])

@@ -101,12 +101,6 @@ def test_installing_completion_twice_changes_nothing(
     assert (tmp_path / file).stat().st_mtime_ns == changed
 
 
-def test_the_installed_script_completes_in_bash(environment: Environment, tmp_path: Path) -> None:
-    run("completion", "bash", "--install", env=environment)
-    load = f"source {tmp_path}/.local/share/bash-completion/completions/gpumon"
-    assert completed_in_bash(["gpumon", "sel"], environment, load) == {"selftest"}
-
-
 def test_a_file_that_gpumon_did_not_write_stays(environment: Environment, tmp_path: Path) -> None:
     for command, name in (
         (["completion", "fish"], ".config/fish/completions/gpumon.fish"),
@@ -156,17 +150,3 @@ def test_the_manual_page_describes_every_command_and_option(environment: Environ
                 assert max(parameter.opts, key=len).replace("-", "\\-") in page
     assert "NO_COLOR" in page
     assert "config.toml" in page
-
-
-def test_a_formatter_accepts_the_manual_page(environment: Environment, tmp_path: Path) -> None:
-    done = run("man", "--install", env=environment)
-    file = tmp_path / ".local/share/man/man1/gpumon.1"
-    assert done.stdout.startswith(f"Installed: {file}\n")
-    assert run("man", "--install", env=environment).stdout.startswith("Already installed")
-    formatters = [["groff", "-man", "-Tascii", "-wall"], ["mandoc", "-T", "lint", "-W", "error"]]
-    present = [argv for argv in formatters if shutil.which(argv[0])]
-    if not present:
-        pytest.skip("needs groff or mandoc")
-    for argv in present:
-        formatted = subprocess.run([*argv, str(file)], capture_output=True, text=True, check=False, timeout=60)
-        assert (formatted.returncode, formatted.stderr) == (0, "")

@@ -78,12 +78,6 @@ def test_a_host_that_hangs(folder: Path, ssh: tuple[str, ...], script: str, monk
     assert not clients(folder)
 
 
-def test_output_without_end_is_bounded(folder: Path, ssh: tuple[str, ...]) -> None:
-    install(folder, "exec cat /dev/zero")
-    (jobs,) = read_hosts(["127.0.0.1"], 30.0, ssh)
-    assert "more than 32 MiB" in str(jobs.problem)
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_ssh_ends_with_a_gpumon_that_is_killed(

@@ -48,13 +48,6 @@ def test_the_exit_code_is_the_commands(tmp_path: Path, code: int) -> None:
         assert process.returncode == code
 
 
-def test_options_of_the_command_are_its_own(tmp_path: Path) -> None:
-    with watched(
-        tmp_path, sys.executable, "-c", "import sys; print(sys.argv[1:])", "--json", "--help", "-x"
-    ) as process:
-        assert process.communicate()[0] == "['--json', '--help', '-x']\n"
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 def test_a_signal_ends_the_command_as_ever(tmp_path: Path, number: signal.Signals) -> None:
@@ -64,12 +57,6 @@ def test_a_signal_ends_the_command_as_ever(tmp_path: Path, number: signal.Signal
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
         assert process.wait(20) == -number
-
-
-def test_what_python_ignores_the_command_does_not(tmp_path: Path) -> None:
-    with watched(tmp_path, "--", "grep", "SigIgn", "/proc/self/status") as process:
-        ignored = int(process.communicate()[0].split()[1], 16)
-    assert not ignored & (1 << (signal.SIGPIPE - 1))
 
 
 @pytest.mark.sampled(1)
@@ -90,12 +77,6 @@ def test_a_command_that_cannot_run_is_a_sentence(tmp_path: Path, command: tuple[
     assert said in err
 
 
-def test_without_a_command_it_is_wrong_usage(tmp_path: Path) -> None:
-    with watched(tmp_path) as process:
-        assert "Missing argument" in process.communicate()[1]
-        assert process.returncode == 2
-
-
 def test_pythonpath_is_kept_and_the_probe_comes_first_and_once() -> None:
     once = watched_environment({"PYTHONPATH": "/a:/b", "X": "y"}, has_recorder=False)
     assert once == {"PYTHONPATH": f"{SITE}:/a:/b", "X": "y"}
@@ -108,13 +89,6 @@ def test_the_flight_recorder_is_on_unless_the_environment_has_a_size() -> None:
     assert watched_environment({})["TORCH_FR_BUFFER_SIZE"] == "2000"
     for own in ({"TORCH_FR_BUFFER_SIZE": "0"}, {"TORCH_NCCL_TRACE_BUFFER_SIZE": "9"}):
         assert watched_environment(own) == {**own, "PYTHONPATH": str(SITE)}
-
-
-@pytest.mark.parametrize(("options", "size"), [((), "2000"), (("--no-flight-recorder",), "None")])
-def test_the_flight_recorder_can_be_left_as_it_is(tmp_path: Path, options: tuple[str, ...], size: str) -> None:
-    code = "import os; print(os.environ.get('TORCH_FR_BUFFER_SIZE'))"
-    with watched(tmp_path, *options, sys.executable, "-c", code) as process:
-        assert process.communicate() == (f"{size}\n", "")
 
 
 def test_an_empty_part_of_pythonpath_stays_the_folder_where_it_runs(tmp_path: Path) -> None:

@@ -114,34 +114,6 @@ def test_what_was_allocated_is_given_back_whatever_failed(fake: FakeNvml, call: 
     assert gpm.samples == []
 
 
-def test_a_second_sample_that_was_refused_does_not_leak_the_first(fake: FakeNvml) -> None:
-    gpm = FakeGpm(fake)
-    allocate = gpm._allocate
-
-    def refuse() -> Any:  # noqa: ANN401
-        if gpm.samples:
-            raise UNKNOWN
-        return allocate()
-
-    fake.answer("nvmlGpmSampleAlloc", refuse)
-    counters = GpmCounters(Nvml(library=fake), 0)
-    for _ in range(3):
-        with pytest.raises(ReadingError):
-            counters.read()
-    assert len(gpm.samples) == 1
-    counters.close()
-    assert gpm.samples == []
-
-
-def test_counters_that_were_closed_start_again(fake: FakeNvml) -> None:
-    gpm = FakeGpm(fake)
-    counters = GpmCounters(Nvml(library=fake), 0)
-    counters.read()
-    counters.close()
-    assert code(counters.read()["sm_activity_percent"]) is ProblemCode.NOT_READ
-    assert len(gpm.samples) == 2
-
-
 # Energy
 
 
@@ -273,14 +245,6 @@ def test_an_invalid_share_is_missing(fake: FakeNvml) -> None:
     assert isinstance(values, dict)
     assert code(values[7]) is ProblemCode.INVALID_VALUE
     assert values[8] == 100
-
-
-def test_a_sample_of_the_future_does_not_hide_later_samples(fake: FakeNvml) -> None:
-    samples, shares = Samples(fake), shares_of(fake)
-    samples.held = [sample(7, 100, 1), sample(8, int((NOW + 999_999) * 1e6), 0xFFFFFFFF)]
-    shares.read()
-    samples.held = [sample(7, 200, 30)]
-    assert shares.read() == {7: 30}
 
 
 def test_after_a_pause_samples_of_the_pause_are_skipped(fake: FakeNvml) -> None:

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.collect.loop import MAX_INTERVAL_SECONDS, MIN_INTERVAL_SECONDS, Collector, clamp_interval
+from gpumon.collect.loop import MAX_INTERVAL_SECONDS, MIN_INTERVAL_SECONDS, clamp_interval
 from gpumon.core.frames import encode
 from gpumon.core.model import Frame
 from gpumon.core.problems import ProblemCode
 from gpumon.streams.child import Child
 from gpumon.streams.live import LiveStream
 from tests.builders import frame
-from tests.collect.bench import Bench
 from tests.processes import kill
 
 pytestmark = pytest.mark.xdist_group("clock")
@@ -59,13 +58,6 @@ def test_last_line_without_its_end_is_not_a_line(start: Start) -> None:
 
 def test_silence_is_reported(start: Start) -> None:
     assert start("time.sleep(60)").read_line(0.1) == b""
-
-
-def test_what_waits_is_taken_however_late(start: Start) -> None:
-    child = start("os.write(1, b'early\\n'); time.sleep(60)")
-    time.sleep(0.3)  # as after Ctrl-Z and fg: the patience is over, and the line is there
-    assert child.read_line(0) == b"early"
-    assert child.read_line(0) == b""
 
 
 def test_errors_are_drained_and_their_last_line_is_kept(start: Start) -> None:
@@ -221,24 +213,3 @@ def test_collector_goes_when_its_parent_is_killed(start: Start) -> None:
     while Path(f"/proc/{int(line)}").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not Path(f"/proc/{int(line)}").exists()
-
-
-def test_a_setting_that_was_cut_short_does_not_spoil_the_next(start: Start) -> None:
-    child = start("os.write(1, b'up\\n'); time.sleep(0.3); os.write(1, os.read(0, 999).hex().encode() + b'\\n')")
-    assert child.read_line(10) == b"up"
-    child.send({"look": ["GPU-0"]})
-    received = bytes.fromhex((child.read_line(10) or b"").decode())
-    assert received == b'\n{"look":["GPU-0"]}\n'
-
-
-@pytest.mark.parametrize("torn", ['{"look": ["GPU', "[]", '{"look": 5}', '{"interval": null}', '"look"', '{"new": 1}'])
-def test_settings_that_mean_nothing_are_passed_over(tmp_path: Path, torn: str) -> None:
-    bench = Bench(tmp_path)
-    reading, writing = os.pipe()
-    collector = Collector(bench.api, bench.in_flight, interval=1.0, output=-1, control=reading, processes=bench.table)
-    os.write(writing, torn.encode() + b'\n{"look": ["GPU-1"]}\n\n{"interval": 0.5}\n')
-    collector._read_settings()
-    assert collector.interval == 0.5
-    assert collector._sweeper.budget.keys == {"GPU-1"}
-    os.close(reading)
-    os.close(writing)

@@ -4,13 +4,10 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from gpumon.core.frames import decode
-from gpumon.core.store import Store
 from tests.cli.running import GPUMON
 from tests.nvml_mock import NvmlMock, compiler
 from tests.processes import tree
@@ -80,25 +77,6 @@ def recording(nvml_mock: NvmlMock, shim: Path, tmp_path: Path) -> Iterator[Calla
         yield line_after
         assert len(tree(process.pid)) > 1, "its collector was never mistaken for a collector of another gpumon"
         process.terminate()
-
-
-@pytest.mark.long
-def test_an_hour_forward_and_back_changes_only_the_label(recording: Callable[[float], bytes]) -> None:
-    steps = [0] * 8 + [HOUR] * 8 + [-HOUR] * 8
-    frames = [decode(recording(step)) for step in steps]
-    labels = [later.time_seconds - earlier.time_seconds for earlier, later in pairwise(frames)]
-    assert max(labels) > HOUR - 60, "the shim works"
-    assert min(labels) < -HOUR
-    passed = [later.monotonic_seconds - earlier.monotonic_seconds for earlier, later in pairwise(frames)]
-    assert all(0 < seconds < 60 for seconds in passed)
-    assert all(frame.is_fresh(frame.devices[0]) for frame in frames)
-    store = Store()
-    for frame in frames:
-        store.apply(frame)
-    history = store.of_device(frames[0].devices[0].key)
-    assert history is not None
-    assert history.timeline.first_seconds == frames[0].monotonic_seconds, "no history was started again"
-    assert not history.events
 
 
 def test_pace_and_ages_do_not_follow_the_time_of_day(recording: Callable[[float], bytes]) -> None:

@@ -15,7 +15,6 @@ from gpumon.core.problems import ProblemCode
 from tests.collect.fake import (
     LOST,
     MIB,
-    MISMATCH,
     NO_PERMISSION,
     NOT_SUPPORTED,
     NOT_UTF8,
@@ -93,12 +92,6 @@ def test_a_name_that_is_not_utf8_keeps_what_can_be_read_of_it(reader: DeviceRead
 def test_an_architecture_of_the_future_is_its_number(reader: DeviceReader, fake: FakeNvml) -> None:
     fake.answer("nvmlDeviceGetArchitecture", 77)
     assert read(reader).architecture == "77"
-
-
-def test_throttle_reasons_of_an_old_driver(reader: DeviceReader, fake: FakeNvml) -> None:
-    fake.answer("nvmlDeviceGetCurrentClocksEventReasons", TOO_OLD)
-    fake.answer("nvmlDeviceGetCurrentClocksThrottleReasons", 0x40 | 0x1)
-    assert read(reader).throttle_reasons == ("gpu_idle", "hw_thermal_slowdown")
 
 
 def test_throttle_reasons_that_cannot_be_read(reader: DeviceReader, fake: FakeNvml) -> None:
@@ -215,14 +208,6 @@ def test_a_list_that_cannot_be_read_is_not_an_empty_one(reader: DeviceReader, fa
     assert device.processes is None
     assert device.problems["processes"].code is ProblemCode.NO_PERMISSION
     assert device.get(UNATTRIBUTED) is None
-
-
-def test_lists_of_an_old_driver(reader: DeviceReader, fake: FakeNvml) -> None:
-    fake.answer(COMPUTE, MISMATCH)
-    fake.answer(f"{COMPUTE}_v2", [entry(4000, 7)])
-    assert only_process(read(reader)).memory_bytes == 7 * MIB
-    fake.answer(f"{COMPUTE}_v2", TOO_OLD)
-    assert read(reader, 1).problems["processes"].code is ProblemCode.DRIVER_TOO_OLD
 
 
 @pytest.mark.parametrize(

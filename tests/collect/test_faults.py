@@ -19,7 +19,7 @@ from gpumon.operations.one_shot import sample_frame
 from gpumon.streams.live import LiveStream
 from tests.collect.conftest import Live, Watched
 from tests.nvml_mock import NvmlMock
-from tests.processes import is_running, kill, state, threads, tree, wait_gone
+from tests.processes import is_running, kill, threads, tree, wait_gone
 
 pytestmark = pytest.mark.xdist_group("clock")
 
@@ -140,13 +140,6 @@ def test_device_lost_later(live: Live) -> None:
     assert later[-1].devices[1].age_seconds > lost.age_seconds  # type: ignore[operator]
 
 
-def test_device_lost_from_the_start(live: Live) -> None:
-    frame = live(fault="lost:1").until(lambda frame: states(frame) == ["ok", "lost", "ok"])
-    lost = frame.devices[1]
-    assert (lost.index, lost.key, lost.age_seconds) == (1, "index:1", None)
-    assert lost.problems["state"].code is ProblemCode.GPU_LOST
-
-
 # Calls that do not return
 
 
@@ -202,23 +195,6 @@ def test_whole_driver_hangs(live: Live, fault: str, lock: str) -> None:
     assert wait_gone(collector, 5)
 
 
-def test_whole_driver_comes_back(live: Live) -> None:
-    watched = live()
-    watched.until(all_ok(3))
-    watched.fault("hangall=1")
-    watched.until(driver_problem(ProblemCode.UNRESPONSIVE))
-    watched.heal()
-    watched.until(all_ok(3))
-    assert watched.stream.replaced == 0
-
-
-def test_driver_hangs_from_the_start(live: Live) -> None:
-    watched = live(fault="hangall=30")
-    frame = watched.until(driver_problem(ProblemCode.UNRESPONSIVE))
-    assert frame.devices == ()
-    assert "nvmlInitWithFlags" in frame.problems["driver"].reason
-
-
 # A collector that cannot die. Only a real driver holds a process against SIGKILL, so here SIGKILL is not delivered.
 
 LEAVER = """
@@ -270,13 +246,6 @@ def test_collector_that_cannot_die_is_left_behind(left_behind: tuple[int, float]
     assert frame.problems["left_behind"].code is ProblemCode.COLLECTOR_LEFT_BEHIND
     assert str(collector) in frame.problems["left_behind"].reason
     assert states(frame) == ["ok"] * 3
-
-
-def test_healthy_collector_of_another_gpumon_is_not_left_behind(live: Live) -> None:
-    watched = live()
-    watched.until(all_ok(3))
-    other = live()
-    assert all("left_behind" not in frame.problems for frame in other.collect(0.5))
 
 
 # The driver goes and comes back
@@ -416,15 +385,6 @@ def test_old_driver_falls_back(live: Live, old_nvml_mock: NvmlMock) -> None:
     assert device.problems["memory_reserved_bytes"].code is ProblemCode.DRIVER_TOO_OLD
 
 
-@pytest.mark.parametrize("garbage", ["pid0", "pidmax"])
-def test_impossible_pids(live: Live, sleepers: Callable[[int], list[int]], garbage: str) -> None:
-    pids = ",".join(map(str, sleepers(1)))
-    frame = live(gpus=1, fault=f"garbage:{garbage}", NVML_MOCK_PIDS=pids, NVML_MOCK_PROCS="1").until(all_ok(1))
-    (process,) = frame.devices[0].processes or ()
-    assert process.command is None
-    assert process.problems["command"].code is ProblemCode.INVALID_VALUE
-
-
 def test_processes_of_other_namespaces(live: Live) -> None:
     frame = live(gpus=1, fault="deadpids").until(all_ok(1))
     processes = frame.devices[0].processes or ()
@@ -450,8 +410,3 @@ def test_slow_driver_stretches_the_period_openly(live: Live) -> None:
     assert all(later.monotonic_seconds - frame.monotonic_seconds > 0.1 for frame, later in pairwise(frames))
     assert frames[-1].sweep.seconds is not None
     assert frames[-1].sweep.seconds > frames[-1].interval_seconds
-
-
-def test_state_of_a_left_behind_collector_is_that_of_a_driver_call(left_behind: tuple[int, float]) -> None:
-    collector, _ = left_behind
-    assert state(collector) in {"T", "D"}

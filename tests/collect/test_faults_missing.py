@@ -132,17 +132,3 @@ def _check_export(recording: Path) -> None:
         wrong = list(GARBAGE.values())[index] if index < len(GARBAGE) else None
         assert wrong is None or row[wrong] == ""
         assert all(row[name] == "" or METRICS[name].admits(float(row[name])) for name in METRICS)
-
-
-def test_a_counter_of_energy_that_runs_backwards_shows_no_negative_energy(live: Live) -> None:
-    watched = live(gpus=1, fault="garbage:energy")
-    watched.stream.request_on_demand(["index:0"])
-    frame = watched.until(
-        lambda frame: (
-            bool(frame.devices)
-            and "energy_joules" in frame.devices[0].problems
-            and frame.devices[0].problems["energy_joules"].code is ProblemCode.INVALID_VALUE
-        )
-    )
-    assert "energy_joules" not in frame.devices[0].readings
-    assert all((frame.devices[0].get("energy_joules") or 0) >= 0 for frame in watched.frames if frame.devices)

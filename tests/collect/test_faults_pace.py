@@ -56,17 +56,6 @@ def test_settings_reach_a_collector_that_has_no_time_to_sleep(live: Live) -> Non
     watched.until(lambda frame: frame.interval_seconds == 0.2)
 
 
-def test_one_slow_category_is_read_without_losing_the_others(live: Live) -> None:
-    watched = live(fault="slow:pcie=20000")
-    watched.until(all_ok(3))
-    frames = watched.collect(2)
-    assert all(states(frame) == ["ok", "ok", "ok"] for frame in frames)
-    last = frames[-1].devices[0]
-    assert {"pcie_generation", "power_watts"} <= set(last.readings)
-    slow = max(frame.sweep.seconds or 0 for frame in watched.frames)
-    assert slow > 0.06, "three devices with one such call each"
-
-
 def test_calls_are_counted_only_on_request(live: Live) -> None:
     watched = live()
     watched.until(all_ok(3))
@@ -82,12 +71,6 @@ def test_calls_are_counted_only_on_request(live: Live) -> None:
     watched.until(lambda frame: not frame.sweep.calls_by_name)
 
 
-def test_the_wish_to_count_calls_outlives_a_collector(live: Live) -> None:
-    watched = live(fault="abort:nvmlDeviceGetPowerUsage")
-    watched.stream.set_call_stats(True)
-    watched.until(lambda frame: watched.stream.replaced == 2 and bool(frame.sweep.calls_by_name), timeout=30)
-
-
 def test_a_restart_of_the_driver_is_one_event(live: Live) -> None:
     watched = live()
     watched.until(all_ok(3))
@@ -98,18 +81,6 @@ def test_a_restart_of_the_driver_is_one_event(live: Live) -> None:
     assert sum("driver" in frame.problems for frame in frames) <= 2
     assert device_events(frames, 1) == [(HistoryEventKind.DRIVER, "The driver was restarted.")]
     assert watched.stream.replaced == 0
-
-
-def test_a_driver_that_went_for_longer_is_two_events(live: Live) -> None:
-    watched = live()
-    watched.until(all_ok(3))
-    watched.fault("reload")
-    watched.until(lambda frame: "driver" in frame.problems)
-    watched.collect(1)
-    watched.heal()
-    watched.until(all_ok(3))
-    kinds = [kind for kind, _ in device_events(watched.frames, 0)]
-    assert kinds == [HistoryEventKind.DRIVER, HistoryEventKind.DRIVER]
 
 
 def test_a_driver_that_answers_unknown_for_a_while_costs_the_values_and_one_alert(live: Live) -> None:

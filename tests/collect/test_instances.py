@@ -10,7 +10,7 @@ import pytest
 from gpumon.collect.calls import CallsInFlight
 from gpumon.collect.device import DeviceReader
 from gpumon.collect.instances import NOT_OF_INSTANCE
-from gpumon.collect.nvml import DeviceLostError, Nvml
+from gpumon.collect.nvml import Nvml
 from gpumon.collect.nvml_session import Slot
 from gpumon.collect.processes import ProcessTable
 from gpumon.collect.schedule import Period
@@ -159,18 +159,6 @@ def test_instances_are_searched_every_ten_seconds(split: Split) -> None:
     assert (only.uuid, only.label) == ("MIG-102", "0:1")
 
 
-def test_a_destroyed_instance_is_omitted_and_a_search_starts_at_once(split: Split) -> None:
-    split.read(2)
-    for call in (MEMORY, COMPUTE):
-        split.fake.answer(call, VOID_HANDLE, FIRST)
-    split.put({2: SECOND})
-    split.read()
-    assert [instance.uuid for instance in split.reader.instances] == ["MIG-102"]
-    split.fake.count()
-    split.read()
-    assert split.fake.count()[BY_INDEX] == 3
-
-
 def test_a_failing_reading_affects_only_its_values(split: Split) -> None:
     split.fake.answer(MEMORY, NO_PERMISSION, FIRST)
     split.fake.answer("nvmlDeviceGetName", NO_PERMISSION, FIRST)
@@ -205,13 +193,6 @@ def test_a_gpu_that_is_lost_is_lost_with_its_instances(split: Split) -> None:
     assert {device.problems["memory_used_bytes"].code for device in slot.devices} == {ProblemCode.GPU_LOST}
 
 
-def test_an_instance_can_report_that_its_gpu_is_lost(split: Split) -> None:
-    split.read(2)
-    split.fake.answer(MEMORY, LOST, SECOND)
-    with pytest.raises(DeviceLostError):
-        split.read()
-
-
 # Through the driver's library
 
 
@@ -232,17 +213,6 @@ def test_rows_processes_and_memory_of_instances(live: Live, sleepers: Callable[[
     ]
     assert (first.get("memory_total_bytes") or 0) < (whole.get("memory_total_bytes") or 0) / 7
     assert [device.key for device in frame.gpus] == [frame.devices[place].key for place in (0, 1, 4)]
-
-
-def test_an_instance_comes_and_goes_while_others_stay(live: Live) -> None:
-    watched = live(NVML_MOCK_MIG="0:3", gpus=1)
-    keys = [device.key for device in watched.until(has(4)).devices]
-    watched.fault("migempty:0=1")
-    frame = watched.until(has(3))
-    assert [device.key for device in frame.devices] == [keys[0], keys[1], keys[3]]
-    watched.heal()
-    frame = watched.until(has(4), timeout=Period.TEN_SECONDS + 15)
-    assert [device.key for device in frame.devices] == keys
 
 
 def test_cuda_shows_the_instance_that_is_named(live: Live) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pynvml  # noqa: TID251
 import pytest
 
-from gpumon.collect.calls import CALLS, EVENT_CALLS, Abandoned, CallsInFlight
+from gpumon.collect.calls import CALLS, EVENT_CALLS
 from gpumon.collect.nvml import (
     DeviceLostError,
     DriverGoneError,
@@ -18,7 +18,7 @@ from gpumon.collect.nvml import (
 )
 from gpumon.core.collector_contract import BREADCRUMB_BYTES, CRUMB_BYTES
 from gpumon.core.problems import Problem, ProblemCode
-from tests.collect.fake import LOST, MISMATCH, NOT_SUPPORTED, NOT_UTF8, UNINITIALIZED, FakeNvml, error
+from tests.collect.fake import LOST, MISMATCH, NOT_SUPPORTED, UNINITIALIZED, FakeNvml, error
 
 WRITES = re.compile(r"Set|Reset|Clear|Create|Destroy|Enable|Disable|Modify|Remove|Drain|Register|Validate|Freeze")
 POWER = "nvmlDeviceGetPowerUsage"
@@ -108,14 +108,6 @@ def test_errors_are_named(raised: Exception, kind: type[NvmlError], code: Proble
     assert caught.value.problem.reason.endswith(".")
 
 
-def test_text_that_is_not_utf_8_is_an_answer_all_the_same() -> None:
-    fake = FakeNvml()
-    fake.answer("nvmlDeviceGetName", NOT_UTF8)
-    api = Nvml(library=fake)
-    assert api.call("nvmlDeviceGetName", 0) == "\ufffd"
-    assert (api.calls, api.errors) == (1, 0)
-
-
 def test_each_call_has_its_own_costs() -> None:
     fake = FakeNvml()
     api = Nvml(library=fake)
@@ -179,25 +171,6 @@ def test_a_code_that_pynvml_does_not_know_is_its_number(monkeypatch: pytest.Monk
     assert failure(4711).problem.reason == "NVML returned: error 4711."
     assert failure(pynvml.NVML_ERROR_IRQ_ISSUE).problem.reason == "NVML returned: irq issue."
     assert not asked
-
-
-def test_a_call_of_a_thread_that_was_given_up_leaves_the_breadcrumb_alone() -> None:
-    breadcrumb = bytearray(BREADCRUMB_BYTES)
-    fake, in_flight = FakeNvml(), CallsInFlight()
-    api = Nvml(breadcrumb, library=fake, in_flight=in_flight)
-    own = threading.get_ident()
-
-    def give_up(handle: int) -> int:
-        flight = in_flight.of_thread(own)
-        assert flight is not None
-        assert in_flight.abandon(own, flight)
-        breadcrumb[:4] = b"next"  # the call of the thread that took over
-        return handle
-
-    fake.answer(POWER, give_up)
-    with pytest.raises(Abandoned):
-        api.call(POWER, 0)
-    assert breadcrumb.startswith(b"next")
 
 
 def test_every_named_problem_has_a_cause_in_one_sentence() -> None:

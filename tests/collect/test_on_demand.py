@@ -3,14 +3,13 @@
 import json
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from gpumon.collect.calls import Abandoned, CallsInFlight
+from gpumon.collect.calls import CallsInFlight
 from gpumon.collect.device import DeviceReader
 from gpumon.collect.nvml import Nvml
 from gpumon.collect.nvml_session import NvmlSession
@@ -19,6 +18,7 @@ from gpumon.collect.on_demand import (
     NOT_BUSY,
     NOT_SELECTED,
     ON_DEMAND_METRICS,
+    PROCESS_SHARE,
     SAMPLE_SECONDS,
     SamplingBudget,
 )
@@ -28,7 +28,7 @@ from gpumon.core.problems import ProblemCode
 from gpumon.streams.base import SupportsOnDemand
 from gpumon.streams.live import LiveStream
 from tests.collect.conftest import Live
-from tests.collect.fake import LOST, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, FakeGpm, FakeNvml
+from tests.collect.fake import NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, FakeGpm, FakeNvml
 from tests.collect.proc import add_process
 from tests.collect.test_calls import log_after
 from tests.nvml_mock import NvmlMock
@@ -156,20 +156,8 @@ def test_only_the_shares_are_sampled_of_a_device_of_which_the_processes_are_show
     assert not room.fake.count()[SHARES]
 
 
-def test_the_shares_go_on_when_a_device_with_shown_processes_is_selected_and_no_longer(room: Room) -> None:
-    room.fake.answer(SHARES, shares_of_two)
-    room.show_processes(0)
-    for _ in range(3):
-        room.tick()
-    for selection in ((0,), ()):
-        room.look(*selection)
-        (device,) = room.tick()
-        assert sm_percent(device) == 37, "no sample is lost"
-    assert not room.gpm.samples
-
-
 def test_shares_of_many_devices_stay_within_the_budget(tmp_path: Path) -> None:
-    room = Room(tmp_path, devices=8)
+    room = Room(tmp_path, devices=64)
 
     def slow(handle: int, seen: int) -> list[SimpleNamespace]:
         room.now += 0.0025
@@ -177,12 +165,14 @@ def test_shares_of_many_devices_stay_within_the_budget(tmp_path: Path) -> None:
         return []
 
     room.fake.answer(SHARES, slow)
-    room.show_processes(*range(8))
+    room.show_processes(*range(64))
     begin = room.now
     for _ in range(60):
-        room.tick()
-    assert {handle for _, handle in room.looks} == set(range(8))
-    assert 0.0025 * len(room.looks) <= DRIVER_SHARE * (room.now - begin) + 0.01 + 0.0025 * 2
+        devices = room.tick()
+    assert {handle for _, handle in room.looks} == set(range(64))
+    assert 0.0025 * len(room.looks) <= PROCESS_SHARE * (room.now - begin + SAMPLE_SECONDS) + 0.0025
+    ages = [device.sm_age_seconds for device in devices]
+    assert max(age for age in ages if age is not None) <= 64 * 0.0025 / PROCESS_SHARE + 1
 
 
 def test_the_sm_share_of_each_process_is_in_the_frame_while_its_device_is_selected(room: Room) -> None:
@@ -220,17 +210,6 @@ def test_starting_the_energy_stays_within_the_budget(tmp_path: Path) -> None:
     assert max(starts) == 1, "one in a sweep"
 
 
-def test_starting_the_energy_of_other_devices_delays_no_selected_device(tmp_path: Path) -> None:
-    room = Room(tmp_path, 20, cost=0.005)
-    room.fake.answer(ENERGY, room.slow_energy)
-    room.look(19)
-    for _ in range(300):
-        room.tick(0.1)
-    assert len(room.looks) >= 25, "once a second"
-    assert {device for _, device in room.looks} == {19}
-    assert room.fake.count()[ENERGY] >= 19 + 5
-
-
 def test_an_energy_counter_that_does_not_exist_is_not_queried_again_soon(room: Room) -> None:
     room.fake.answer(ENERGY, NOT_SUPPORTED)
     for _ in range(100):
@@ -257,27 +236,6 @@ def test_without_counters_the_driver_measures_the_pcie_rates(room: Room) -> None
     assert room.fake.count()[PCIE] == 0
 
 
-def test_measuring_pcie_rates_delays_no_other_sample(room: Room) -> None:
-    room.without_counters(seconds=0.02)
-    room.look(0)
-    for _ in range(100):
-        room.tick(0.1)
-    count = room.fake.count()
-    assert count[SHARES] >= 5
-    assert 8 <= count[PCIE] <= 12
-
-
-def test_counters_make_measuring_superfluous(room: Room) -> None:
-    room.fake.answer(PCIE, 1200)
-    room.look(0)
-    for _ in range(5):
-        room.tick()
-    room.fake.answer(SAMPLE, UNKNOWN)
-    (device,) = room.tick()
-    assert device.problems["pcie_receive_bytes_per_second"].code is ProblemCode.UNKNOWN, "a fault that passes"
-    assert room.fake.count()[PCIE] == 0
-
-
 @pytest.mark.parametrize("failure", [NOT_SUPPORTED, UNKNOWN])
 def test_pcie_rates_that_cannot_be_measured_are_missing(room: Room, failure: Exception) -> None:
     room.without_counters()
@@ -296,12 +254,6 @@ def test_only_the_selected_device_is_sampled(tmp_path: Path) -> None:
         devices = room.tick()
     assert ["sm_activity_percent" in device.readings for device in devices] == [False, True, False]
     assert {device for _, device in room.looks} == {1}
-
-
-def test_a_device_without_a_uuid_is_selected_by_its_index(room: Room) -> None:
-    room.budget.keys = frozenset({"index:0"})
-    room.tick()
-    assert "sm_activity_percent" in room.tick()[0].readings
 
 
 def test_a_selected_device_is_sampled_once_a_second_at_any_interval(room: Room) -> None:
@@ -435,20 +387,6 @@ def test_a_device_that_is_lost_gives_its_samples_back(room: Room) -> None:
     assert len(room.gpm.samples) == 2
 
 
-def test_a_sample_that_hung_is_repeated_when_the_device_is_back(room: Room) -> None:
-    def hung(*_: object) -> None:
-        raise Abandoned
-
-    room.look(0)
-    room.tick()
-    room.fake.answer(ENERGY, hung)
-    with suppress(Abandoned):
-        room.tick()
-    room.fake.answer(ENERGY, lambda handle: int(room.now * 500_000))
-    (device,) = room.tick()
-    assert set(ON_DEMAND_METRICS) <= set(device.readings)
-
-
 @pytest.fixture
 def session_of_two(tmp_path: Path) -> Callable[[FakeNvml], NvmlSession]:
     def open_session(fake: FakeNvml) -> NvmlSession:
@@ -486,15 +424,6 @@ def test_samples_of_a_device_in_a_call_that_hangs_are_left_alone(
     session = session_of_two(fake)
     session.slots[1].quarantined = True  # a thread may be writing to them
     session.close()
-    assert len(gpm.samples) == 2
-
-
-def test_a_device_that_is_lost_during_a_sample_is_lost(session_of_two: Callable[[FakeNvml], NvmlSession]) -> None:
-    fake = FakeNvml(2)
-    gpm = FakeGpm(fake)
-    fake.answer(ENERGY, LOST, 1)
-    session = session_of_two(fake)
-    assert [slot.device.state.value for slot in session.slots] == ["ok", "lost"]
     assert len(gpm.samples) == 2
 
 
@@ -557,20 +486,3 @@ def test_copies_keep_a_gpu_busy_that_computes_nothing(live: Live) -> None:
     assert device.get("utilization_gpu_percent") == 100
     assert device.get("sm_activity_percent") == 0
     assert device.get("pcie_receive_bytes_per_second") == 56_500 * (1 << 20)
-
-
-def test_a_chip_without_counters_has_a_problem(live: Live) -> None:
-    watched = live(gpus=1, NVML_MOCK_GPM="0")
-    watched.stream.request_on_demand(["index:0"])
-    device = watched.until(lambda frame: "energy_joules" in frame.devices[0].readings).devices[0]
-    assert device.problems["sm_activity_percent"].code is ProblemCode.NOT_SUPPORTED
-    assert device.get("pcie_receive_bytes_per_second") is not None
-
-
-def test_slow_calls_are_made_less_often(live: Live, tmp_path: Path) -> None:
-    path = tmp_path / "calls.json"
-    watched = live(gpus=1, fault=f"slow:{SAMPLE}=20000", NVML_MOCK_LOG=str(path))
-    watched.stream.request_on_demand(["index:0"])
-    watched.collect(5)
-    calls = log_after(path, 4)["calls"][SAMPLE]
-    assert 2 <= calls <= 3, "20 ms are 1 % of 2 s"

@@ -226,29 +226,6 @@ def test_slow_readings_do_not_all_run_in_one_tick() -> None:
     assert 2 * len(SELDOM) - 2 <= calls <= 2 * len(SELDOM) + 2
 
 
-def test_memory_that_is_not_reported_is_queried_rarely() -> None:
-    fake = FakeNvml()
-    fake.answer("nvmlDeviceGetMemoryInfo", NOT_SUPPORTED)
-    reader = metrics_reader(fake)
-    for second in range(100):
-        readings, problems = reader.read(second)
-    assert not set(MEMORY_METRICS) & set(readings)
-    assert {problems[metric].code for metric in MEMORY_METRICS} == {ProblemCode.NOT_SUPPORTED}
-    assert "host" not in problems["memory_used_bytes"].reason
-    assert fake.count()["nvmlDeviceGetMemoryInfo"] == 1
-    assert readings["power_watts"] == pytest.approx(612.5)
-
-
-def test_a_window_that_contradicts_itself_is_missing() -> None:
-    fake = FakeNvml()
-    fake.answer("nvmlDeviceGetBAR1MemoryInfo", SimpleNamespace(bar1Total=MIB, bar1Used=2 * MIB))
-    reader = metrics_reader(fake)
-    reader.read(0)
-    readings, problems = reader.read(1)
-    assert not {"bar1_total_bytes", "bar1_used_bytes"} & set(readings)
-    assert problems["bar1_used_bytes"].code is ProblemCode.INVALID_VALUE
-
-
 @pytest.mark.parametrize(
     ("call", "metrics"),
     [

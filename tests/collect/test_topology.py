@@ -11,7 +11,7 @@ import pytest
 from gpumon.collect import nvml
 from gpumon.collect.calls import TOPOLOGY_CALLS, CallsInFlight
 from gpumon.collect.nvml import Nvml
-from gpumon.collect.pci_paths import path_level, sysfs_bus_id
+from gpumon.collect.pci_paths import sysfs_bus_id
 from gpumon.collect.readers import Field
 from gpumon.collect.topology import TopologyReader
 from gpumon.core.problems import ProblemCode
@@ -26,7 +26,6 @@ NVLINK_FIELDS = (
     nvml.FIELD_NVLINK_CRC_ERRORS,
 )
 NO_NVLINK = dict.fromkeys(NVLINK_FIELDS, NOT_SUPPORTED)
-SWITCHES = ("0000:1a:00.0", "0000:1b:00.0", "0000:9a:00.0", "0000:9b:00.0")
 
 
 def bus_id(index: int) -> str:
@@ -112,17 +111,6 @@ def test_eight_gpus_with_an_nvswitch(sys: Path) -> None:
     assert first.links[3].bytes_per_second == 26_562_000_000
 
 
-def test_four_gpus_without_nvlink() -> None:
-    topology = read(fake_driver(4, nvlink=False))
-    labels = {(pair.first, pair.second): pair.label for pair in topology.pairs}
-    assert labels[0, 1] == labels[2, 3] == "PIX"
-    assert labels[0, 2] == labels[1, 3] == "SYS"
-    assert {pair.nvlinks for pair in topology.pairs} == {0}
-    assert topology.gpus[0].links is None
-    assert topology.gpus[0].problems["numa_node"].code is ProblemCode.NOT_SUPPORTED
-    assert (topology.gpus[0].cpus, topology.gpus[0].problems["cpus"].code) == (None, ProblemCode.NOT_FOUND)
-
-
 def test_bridges_connect_only_the_gpus_at_their_ends() -> None:
     fake = fake_driver(4, nvlink=True)
     fake.answer(
@@ -131,17 +119,6 @@ def test_bridges_connect_only_the_gpus_at_their_ends() -> None:
     labels = {(pair.first, pair.second): pair.label for pair in read(fake).pairs}
     assert labels[0, 1] == labels[2, 3] == "NV18"
     assert labels[0, 2] == "SYS"
-
-
-def test_a_virtual_machine_hides_the_nvswitch() -> None:
-    fake = fake_driver(2, nvlink=True)
-    fake.answer("nvmlDeviceGetNvLinkRemotePciInfo", SimpleNamespace(busId=b"FFFFFFFF:FF:FF.0"))
-    topology = read(fake)
-    assert topology.pair(1, 0).label == "NV18"
-    assert topology.gpus[0].links is not None
-    link = topology.gpus[0].links[0]
-    assert link.remote_bus_id is None
-    assert "NVSwitch" in link.problems["remote_bus_id"].reason
 
 
 def test_a_link_that_is_down_connects_nothing() -> None:
@@ -169,19 +146,6 @@ def test_network_cards_and_their_distances(sys: Path) -> None:
     assert ethernet.levels[7] is PathLevel.NODE
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "level"),
-    [
-        (("pci0000:00", "a", "b", "c", "gpu"), ("pci0000:00", "a", "b", "d", "nic"), PathLevel.PIX),
-        (("pci0000:00", "a", "gpu.0"), ("pci0000:00", "a", "gpu.1"), PathLevel.PIX),
-        (("pci0000:00", "a", "b", "c", "gpu"), ("pci0000:00", "a", "e", "d", "nic"), PathLevel.PXB),
-        (("pci0000:00", "a", "gpu"), ("pci0000:00", "b", "nic"), PathLevel.PHB),
-    ],
-)
-def test_levels_of_paths(one: tuple[str, ...], other: tuple[str, ...], level: PathLevel) -> None:
-    assert path_level(one, other, same_node=True) is level
-
-
 def test_a_gpu_that_is_lost_costs_only_its_own_values() -> None:
     fake = fake_driver(3, nvlink=True)
     fake.answer("nvmlDeviceGetHandleByIndex", lambda index: (_ for _ in ()).throw(LOST) if index == 1 else index)
@@ -192,14 +156,6 @@ def test_a_gpu_that_is_lost_costs_only_its_own_values() -> None:
     assert topology.pair(0, 1).problems["nvlinks"].code is ProblemCode.GPU_LOST
     assert topology.pair(0, 1).problems["level"].code is ProblemCode.GPU_LOST
     assert topology.pair(0, 2).level is PathLevel.SYS
-
-
-def test_a_mistake_of_gpumon_costs_one_value_and_is_a_reason() -> None:
-    fake = fake_driver(3, nvlink=True)
-    fake.answer("nvmlDeviceGetTopologyCommonAncestor", lambda one, other: int("x") if one == 0 else 50)
-    topology = read(fake)
-    assert "gpumon failed" in topology.pair(0, 1).problems["level"].reason
-    assert topology.pair(1, 2).level is PathLevel.SYS
 
 
 def test_a_call_that_never_returns_is_left_behind() -> None:
@@ -214,18 +170,6 @@ def test_a_call_that_never_returns_is_left_behind() -> None:
     assert topology.gpus[2].uuid == "GPU-2"
     assert topology.pair(0, 2).label == "NV18"
     assert topology.pair(1, 2).level is None
-
-
-def test_a_driver_that_hangs_in_every_call_has_one_deadline() -> None:
-    gate = threading.Event()
-    fake = fake_driver(8, nvlink=True)
-    fake.answer("nvmlDeviceGetHandleByIndex", lambda _: gate.wait(20))
-    try:
-        topology = read(fake, call_seconds=0.2, total=0.5)
-    finally:
-        gate.set()
-    assert {gpu.problems["uuid"].code for gpu in topology.gpus} == {ProblemCode.UNRESPONSIVE}
-    assert {pair.problems["level"].code for pair in topology.pairs} == {ProblemCode.UNRESPONSIVE}
 
 
 def test_without_a_driver_there_is_a_reason() -> None:
@@ -333,20 +277,6 @@ def test_links_without_counters_have_the_reason(answer: object, code: ProblemCod
             assert getattr(link, field) is None
             assert link.problems[field].code is code
         counters.now += 1
-
-
-def test_a_gpu_that_is_lost_while_its_traffic_is_shown_keeps_its_connections() -> None:
-    fake = fake_driver(2, nvlink=True)
-    in_flight = CallsInFlight()
-    reader = TopologyReader(Nvml(library=fake, in_flight=in_flight), in_flight, Path("/nowhere"))
-    reader.read()
-    fake.answer("nvmlDeviceGetFieldValues", LOST, 1)
-    topology = reader.read_rates()
-    assert topology.gpus[1].links is not None
-    link = topology.gpus[1].links[0]
-    assert link.problems["receive_bytes_per_second"].code is ProblemCode.GPU_LOST
-    assert link.is_up
-    assert topology.pair(0, 1).label == "NV18"
 
 
 @pytest.mark.parametrize(

@@ -62,14 +62,6 @@ def test_what_a_chip_does_not_have_affects_only_those_values(live: Live, categor
     assert missing(devices[0]) == set()
 
 
-def test_gpus_that_remap_rows_retire_no_pages(live: Live) -> None:
-    device = live(gpus=1, NVML_MOCK_FAN="1").until(is_whole).devices[0]
-    assert missing(device) == RETIRED
-    assert {(device.problems[name].code, "remap rows" in device.problems[name].reason) for name in RETIRED} == {
-        (ProblemCode.NOT_SUPPORTED, True)
-    }
-
-
 @pytest.mark.parametrize(
     ("garbage", "metrics"),
     [
@@ -95,14 +87,6 @@ def test_a_chip_that_shares_the_hosts_memory_shows_that_memory_and_the_reason(li
     assert device.problems["memory_reserved_bytes"].code is ProblemCode.MEMORY_SHARED
     assert "the host's" in device.problems["memory_unattributed_bytes"].reason
     assert device.get("memory_unattributed_bytes") is None
-
-
-def test_a_card_whose_memory_is_not_reported_shows_none(live: Live) -> None:
-    device = live(gpus=1, fault=NO_MEMORY).until(is_whole).devices[0]
-    assert {"memory_total_bytes", "memory_used_bytes", "memory_free_bytes"} <= missing(device)
-    assert device.problems["memory_total_bytes"].code is ProblemCode.NOT_SUPPORTED
-    assert "host" not in device.problems["memory_total_bytes"].reason
-    assert device.get("bar1_total_bytes") is not None
 
 
 def invalid_values(device: Device) -> set[str]:

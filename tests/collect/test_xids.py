@@ -1,6 +1,5 @@
 """The watch for Xids on a scripted driver: what it registers, what it makes of events, and how it ends."""
 
-import ctypes
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ import pytest
 
 from gpumon.collect import xids
 from gpumon.collect.nvml import DeviceLostError, Nvml
-from gpumon.collect.xids import FATAL, MAX_PENDING, Xid, XidWatcher
+from gpumon.collect.xids import FATAL, Xid, XidWatcher
 from gpumon.core.problems import ProblemCode
 from tests.collect.fake import LOST, NO_PERMISSION, NOT_SUPPORTED, TOO_OLD, UNINITIALIZED, UNKNOWN
 from tests.collect.xid_driver import XidDriver, eventually
@@ -85,15 +84,6 @@ def test_a_gpu_that_does_not_survive_is_asked_nothing_more(bench: Watch, xid: in
     assert not any(1 in devices for devices in later), "a wait that the block ended is followed by a new event set"
 
 
-def test_a_storm_keeps_its_beginning(bench: Watch) -> None:
-    bench.begin(0)
-    for number in range(1000, 1000 + MAX_PENDING + 50):
-        bench.driver.come(0, number)
-    bench.driver.come(0, 79)
-    assert eventually(lambda: 0 in bench.watch.fatal), "an Xid that is not kept still counts"
-    assert [xid.number for xid in bench.came] == list(range(1000, 1000 + MAX_PENDING))
-
-
 def test_a_wait_in_which_nothing_comes_is_no_error_and_no_cost(bench: Watch) -> None:
     bench.begin(0)
     assert bench.api.errors == 0
@@ -120,19 +110,6 @@ def test_a_device_without_events_does_not_cost_those_of_the_others(bench: Watch,
     assert bench.driver.calls.count("nvmlDeviceGetSupportedEventTypes") == 2, "not at every wait"
 
 
-def test_a_device_that_has_no_xids_is_not_registered(bench: Watch) -> None:
-    bench.driver.answer("nvmlDeviceGetSupportedEventTypes", 1, device=0)
-    bench.begin(0, 1)
-    assert bench.driver.registered == {1: [1]}
-
-
-def test_a_device_with_a_new_handle_is_registered_again(bench: Watch) -> None:
-    bench.begin(0)
-    bench.driver.answer("nvmlDeviceRegisterEvents", lambda *_: bench.driver.registered[1].append(99))
-    bench.watch.watch(0, _handle_of(0))
-    assert eventually(lambda: bench.driver.registered == {1: [0, 99]})
-
-
 @pytest.mark.parametrize("hopeless", [NOT_SUPPORTED, TOO_OLD, UNINITIALIZED])
 @pytest.mark.parametrize("call", ["nvmlEventSetCreate", "nvmlEventSetWait_v2"])
 def test_the_thread_ends_where_there_are_no_events(bench: Watch, call: str, hopeless: Exception) -> None:
@@ -147,12 +124,6 @@ def test_the_end_gives_the_set_back_before_it_returns(bench: Watch) -> None:
     bench.watch.stop()
     assert bench.driver.freed == [1]
     assert eventually(lambda: not bench.threads())
-
-
-def test_the_end_of_a_watch_that_never_began_is_at_once() -> None:
-    driver = XidDriver()
-    XidWatcher(Nvml(library=driver), deque()).stop()
-    assert driver.calls == []
 
 
 def test_a_wait_that_does_not_return_is_left_behind_and_its_set_with_it(
@@ -188,8 +159,3 @@ def _refuses(api: Nvml, handle: int) -> bool:
     except DeviceLostError:
         return True
     return False
-
-
-def _handle_of(device: int) -> Any:  # noqa: ANN401
-    """Another handle of a device, as the library's are: a new object for the same address."""
-    return ctypes.c_void_p(device)

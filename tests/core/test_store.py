@@ -130,22 +130,6 @@ def test_throttling_continues_over_two_and_a_half_intervals(interval: float, swe
     assert (episodes(gap), episodes(gap + 0.1)) == (1, 2)
 
 
-def test_a_mark_of_an_unknown_device_or_before_the_first_frame_is_ignored() -> None:
-    store = Store()
-    store.mark(device().key)
-    store.apply(frame())
-    store.mark("GPU-unknown")
-    assert store.marks(device().key, 10) == store.marks("GPU-unknown", 10) == frozenset()
-
-
-def test_buckets_have_the_width_of_the_store() -> None:
-    store = Store(bucket_seconds=4.0)
-    for seconds in (100.0, 103.9, 104.0):
-        store.apply(frame(monotonic_seconds=seconds))
-        store.mark(device().key)
-    assert store.marks(device().key, 3) == {1, 2}
-
-
 @pytest.mark.parametrize(("gap", "is_kept"), [(599.0, True), (601.0, False)])
 def test_a_device_that_is_gone_is_forgotten_after_ten_minutes(gap: float, is_kept: bool) -> None:
     store = Store()

@@ -126,11 +126,6 @@ def test_memory_is_bounded(history: float, rows: int) -> None:
     assert sum(len(tier._closed) for tier in timeline._tiers) == rows
 
 
-def test_nothing_has_no_beginning() -> None:
-    assert Timeline().first_seconds is None
-    assert column(Timeline(), 0, 1.0) is None
-
-
 # A value holds until the next reading is due
 
 
@@ -192,12 +187,6 @@ def test_a_held_value_counts_by_its_time() -> None:
     assert column(timeline, 0, 10.0) == Summary(0.0, 10.0, 100.0)
 
 
-def test_an_absurd_interval_costs_a_bounded_time() -> None:
-    timeline = held(1e12, (0, 1.0), (1e11, 2.0))
-    assert means(timeline, 100_000_000_000, 2) == [None, 2.0]
-    assert timeline.first_seconds is not None
-
-
 # Strips: means of the newest columns
 
 
@@ -228,25 +217,6 @@ def test_a_strip_forgets_what_the_timeline_forgets() -> None:
         assert timeline.recent_means(UTILIZATION, count, 1.0) == [None] * max(0, count - 61) + [7.0] * min(count, 61)
 
 
-def test_the_newest_second_does_not_contain_an_old_one() -> None:
-    timeline = Timeline(60.0)
-    for second in range(100):
-        timeline.add(second, {UTILIZATION: second}, 1.0)
-        assert column(timeline, second, 1.0) == Summary(second, second, second)
-        assert timeline.recent_means(UTILIZATION, 1, 1.0) == [second]
-
-
-def test_a_strip_weighs_every_reading_the_same() -> None:
-    timeline = held(1.0, (100.0, 10), (100.2, 10), (100.4, 10), (100.6, 10), (101.0, 60))
-    assert timeline.recent_means(UTILIZATION, 1, 4.0) == [20.0]
-    timeline.add(104.0, {UTILIZATION: 5.0}, 4.0)
-    assert timeline.recent_means(UTILIZATION, 2, 4.0) == [pytest.approx((4 * 10 + 3 * 60) / 7), 5.0]
-
-
-def test_an_empty_timeline_has_an_empty_strip() -> None:
-    assert Timeline().recent_means(UTILIZATION, 3, 4.0) == [None] * 3
-
-
 def test_only_the_newest_column_of_a_strip_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     timeline = filled(dict.fromkeys(range(400), 5.0))
     timeline.recent_means(UTILIZATION, 60, 4.0)
@@ -262,21 +232,3 @@ def test_only_the_newest_column_of_a_strip_is_computed_again(monkeypatch: pytest
         timeline.add(second, {UTILIZATION: 5.0})
         assert timeline.recent_means(UTILIZATION, 60, 4.0) == [5.0] * 60
     assert computed == [1, 1], "the column that ended, when the strip moves"
-
-
-def test_wide_columns_read_no_more_rows_than_are_kept() -> None:
-    timeline = filled(dict.fromkeys(range(120), 50.0), history_seconds=60.0)
-    reads = 0
-    closed_row = Tier.closed_row
-
-    def counted(tier: Tier, bucket: int) -> Row | None:
-        nonlocal reads
-        reads += 1
-        return closed_row(tier, bucket)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Tier, "closed_row", counted)
-        columns = timeline.columns(UTILIZATION, -10, 11, 3600.0)
-    assert columns[:-1] == [None] * 10
-    assert columns[-1] == Summary(50.0, 50.0, 50.0)
-    assert reads <= 60

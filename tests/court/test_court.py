@@ -4,7 +4,6 @@ import ast
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,8 @@ import pytest
 
 from tests.court.__main__ import Options, run_cases, selected
 from tests.court.cases import CASES, HEALTHY, Case
-from tests.court.process import SCRIPT, TrainingProcess, device_of
+from tests.court.process import SCRIPT, device_of
 from tests.court.report import Outcome, judged, table, totals
-from tests.processes import is_running
 from tests.workloads.conftest import TORCH_PYTHON, needs_torch
 
 MIN_CURE_RATIO = 1.3
@@ -136,22 +134,6 @@ def test_the_command_shows_that_the_cure_is_faster(name: str, tmp_path: Path) ->
     assert outcome.said == "data"
     document: dict[str, Any] = json.loads(json.dumps(outcome.document()))
     assert document["case"]["name"] == name
-
-
-@pytest.mark.long
-@needs_torch
-def test_no_process_is_left() -> None:
-    process = TrainingProcess(BY_NAME["few_workers"], "cpu", is_cured=False, seconds=60, python=str(TORCH_PYTHON))
-    try:
-        pid = process.first_steps()
-        pids = [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
-        assert len(pids) > 1
-    finally:
-        process.close()
-    until = time.monotonic() + 5
-    while any(map(is_running, pids)) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not any(map(is_running, pids))
 
 
 @needs_torch

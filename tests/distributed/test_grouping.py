@@ -89,15 +89,6 @@ def test_a_script_around_a_rank_is_no_rank(host: Host) -> None:
     assert pids(job) == [61, 63]
 
 
-def test_a_shell_in_a_step_of_slurm_is_no_job(host: Host) -> None:
-    slurm = {"SLURM_JOB_ID": 4711, "SLURM_STEP_ID": 0, "SLURM_PROCID": 0, "SLURM_NTASKS": 1}
-    host.add(60, slurm, command=b"bash\0")
-    host.add(61, slurm, parent=60, command=b"python\0prepare.py\0")
-    assert host.jobs() == []
-    (job,) = host.jobs(61)
-    assert (job.id, job.launcher, job.world_size, pids(job)) == ("slurm 4711.0", "srun", 1, [61])
-
-
 @pytest.mark.parametrize(
     ("environment", "parent", "job_id", "launcher"),
     [
@@ -174,15 +165,6 @@ def test_another_process_with_the_pid_of_a_rank_is_not_the_rank(host: Host) -> N
     (host.proc / "61" / "environ").write_bytes(b"")
     (job,) = host.jobs()
     assert (pids(job), [rank.pid for rank in job.exited]) == ([60], [61])
-
-
-def test_a_damaged_proc_is_survived(host: Host) -> None:
-    host.add(60, elastic(0))
-    (host.proc / "61").mkdir()
-    host.add(62, elastic(1))
-    (host.proc / "62" / "stat").write_bytes(b"62 (x")
-    host.add(63, {"RANK": "x" * 99, "WORLD_SIZE": -1, "MASTER_ADDR": "\x1b[2J"})
-    assert [pids(job) for job in host.jobs(61, 62, 99)] == [[60]]
 
 
 def test_reads_are_bounded_and_workers_come_first(host: Host) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import struct
 import time
 from contextlib import suppress
@@ -16,7 +15,7 @@ from gpumon.core.problems import ProblemCode
 from gpumon.distributed.model import JobRank, TrainingJob
 from gpumon.distributed.nccl_version import nccl_version
 from gpumon.distributed.ras_client import RasError, is_listening, read_report, socket_address
-from gpumon.distributed.ras_poller import MIN_LISTENING_SECONDS, POLL_SECONDS, RETRY_SECONDS, RasPoller
+from gpumon.distributed.ras_poller import MIN_LISTENING_SECONDS, POLL_SECONDS, RasPoller
 from gpumon.distributed.ras_report import parse_report
 from tests.distributed.ras_server import FakeRank, FakeService, report_json, serving
 
@@ -37,13 +36,6 @@ def test_a_report() -> None:
     }
     assert communicator.ranks[0].counts["AllReduce"] == 51  # and not that of PID 100 on the other host
     assert not report.includes({4711: 0})
-
-
-@pytest.mark.parametrize("comma", ["", ","])
-def test_a_report_with_a_missing_rank_has_no_comma_in_some_releases(comma: str) -> None:
-    report = parse_report(report_json(RANKS[:1], RANKS[1:2], comma))
-    (missing,) = report.communicators[0].missing
-    assert (missing.rank, missing.pid, missing.is_dead) == (1, 101, True)
 
 
 @pytest.mark.parametrize(
@@ -219,55 +211,6 @@ def test_who_is_not_asked(
     assert answer.problem is not None
     assert reason in answer.problem.reason
     assert service.connections == 0
-
-
-def test_a_communicator_that_is_being_created_is_left_alone(versions: dict[int, tuple[int, int, int]]) -> None:
-    service = FakeService(report_json([FakeRank(0, 100, init_state=7), FakeRank(1, 101)]))
-    poller = RasPoller()
-    with serving(service) as address:
-        poller.poll([job(address)], 100.0, 0.0)
-        poller.poll([job(address)], 100.0 + POLL_SECONDS + 1, 0.0)
-        assert service.connections == 1
-        poller.poll([job(address)], 100.0 + RETRY_SECONDS + 1, 0.0)
-        assert service.connections == 2
-
-
-def test_a_report_of_another_job_is_not_that_of_this_one(versions: dict[int, tuple[int, int, int]]) -> None:
-    with serving(FakeService(report_json([FakeRank(0, 777)]))) as address:
-        training = job(address)
-        answer = RasPoller().poll([training], 1000.0, 0.0)[training.key]
-    assert (answer.report, answer.problem is not None) == (None, True)
-
-
-def test_a_job_is_not_asked_about_while_another_one_on_its_port_starts(
-    versions: dict[int, tuple[int, int, int]],
-) -> None:
-    service = FakeService(report_json(RANKS))
-    with serving(service) as address:
-        old, young = job(address), job(address, age_seconds=5.0, id="y")
-        answer = RasPoller().poll([old, young], 1000.0, 0.0)[old.key]
-        assert (answer.report, service.connections) == (None, 0)
-        elsewhere = job("127.0.0.1:1", age_seconds=5.0, id="z")
-        assert RasPoller().poll([old, elsewhere], 1000.0, 0.0)[old.key].report is not None
-
-
-def test_the_services_of_several_jobs_on_one_port_take_turns(versions: dict[int, tuple[int, int, int]]) -> None:
-    versions[200] = (2, 28, 9)
-    service = FakeService(b"")
-    reports = [report_json([FakeRank(rank, first + rank) for rank in range(2)]) for first in (100, 200, 200, 100)]
-    serve = service.serve
-
-    def serve_next(connection: socket.socket) -> None:
-        service.report = reports[service.connections % len(reports)]
-        serve(connection)
-
-    service.serve = serve_next  # type: ignore[method-assign]
-    with serving(service) as address:
-        first = job(address)
-        second = job(address, id="y", ranks=tuple(rank._replace(pid=rank.pid + 100) for rank in first.ranks))
-        answers = RasPoller().poll([first, second], 1000.0, 0.0)
-    pids = [[rank.pid for rank in answer.report.communicators[0].ranks] for answer in answers.values() if answer.report]
-    assert pids == [[100, 101], [200, 201]]
 
 
 def test_a_process_alone_is_not_asked_about() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from gpumon.errors.conditions import ConditionError, condition
 from gpumon.errors.documents import explanation_document
-from gpumon.errors.entry import ContextState, KnownError, Wording
+from gpumon.errors.entry import KnownError, Wording
 from gpumon.errors.explain import explain_text
 from gpumon.errors.facts.platforms import for_windows
 from gpumon.errors.load import EntryError, parse
@@ -115,77 +115,9 @@ def test_causes_that_the_message_contradicts_are_not_listed() -> None:
     assert causes_of(match.error, case_of(match.error)) == match.error.causes
 
 
-def test_the_number_of_a_signal_is_the_reason_why_a_shard_ended() -> None:
-    lines = ["ERROR shard-manager: text_generation_launcher: Shard complete standard error output:"]
-    match = cause_of("\n".join([*lines, samples_of("tgi-signal")[0], "Error: ShardCannotStart"]))
-    assert match.error.id == "tgi-signal"
-    assert "avx2" in match.fixes[0].code
-    assert not any("shm" in fix.code for fix in match.fixes)
-
-
-def test_the_xid_from_which_another_one_follows_is_the_cause() -> None:
-    text = (
-        "NVML: Unable to retrieve NVLink information as all links are inActive\n"
-        "NVRM: Xid (PCI:0000:dc:00): 45, pid=7, name=python3, Ch 00000001 caused by previous Xid 149\n"
-        "NVRM: Xid (PCI:0000:ed:00): 45, pid=8, name=python3, Ch 0000000c caused by previous Xid 145"
-    )
-    match = cause_of(text)
-    assert (match.error.id, match.values["previous"]) == ("xid-149", "149")
-    assert match.fixes[0].code == "sudo nvidia-smi --gpu-reset"
-
-
-def test_processes_that_fail_on_one_gpu_are_counted() -> None:
-    line = "NVRM: Xid (PCI:0000:{bus}:00): 31, pid={pid}, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS"
-    one = [line.format(bus="db", pid=pid) for pid in (7, 8, 9, 9)]
-    match = cause_of("\n".join([*one, line.format(bus="3d", pid=10)]))
-    assert match.values["processes"] == 3
-    assert "another GPU" in match.fixes[0].text
-    assert "dcgmi" in match.fixes[-1].code
-    of_several_gpus = cause_of("\n".join(line.format(bus=f"{bus:02}", pid=bus) for bus in range(4)))
-    assert "processes" not in of_several_gpus.values
-
-
-def test_the_gpu_of_the_message_is_reset() -> None:
-    match = cause_of("NVRM: Xid (PCI:0000:c1:00): 62, 323f0f30 0000c3d8 00000000")
-    assert "sudo nvidia-smi --gpu-reset -i 0000:c1:00.0" in {fix.code for fix in match.fixes}
-
-
-def test_llama_cpp_ends_itself_and_has_no_pytorch() -> None:
-    log = (
-        f"{NO_KERNEL}\n  in function x at /b/llama_cpp_python-0.3.9/vendor/llama.cpp/ggml-cuda.cu:2353\nggml-cuda.cu:75"
-    )
-    match = cause_of(log)
-    assert "llama-cpp-python" in match.fixes[0].code
-    assert not any("torch" in fix.code for fix in match.fixes)
-    assert match.context is ContextState.NOT_APPLICABLE
-    assert cause_of(NO_KERNEL).context is ContextState.ALIVE
-
-
 def test_a_quoted_variable_is_set_on_windows() -> None:
     code = for_windows('CMAKE_ARGS="-DA=on -DB=native" X=1 pip install a')
     assert code == "$env:CMAKE_ARGS = \"-DA=on -DB=native\"; $env:X = '1'; pip install a"
-
-
-@pytest.mark.parametrize(
-    ("types", "name"), [("c10::Half != float", "float16"), ("c10::BFloat16 != c10::Half", "bfloat16")]
-)
-def test_autocast_has_the_type_of_the_message(types: str, name: str) -> None:
-    match = cause_of(f"RuntimeError: expected mat1 and mat2 to have the same dtype, but got: {types}")
-    (code,) = (fix.code for fix in match.fixes if "autocast" in fix.code)
-    assert f"dtype=torch.{name})" in code
-
-
-@pytest.mark.parametrize(
-    ("installed", "wanted", "code"),
-    [
-        ("11.0", "10.1", "pip install torch==1.7.1+cu110 "),
-        ("12.4", "10.1", "nvcc --version; "),
-        ("12.4", "11.8", "conda install -y -c nvidia/label/cuda-11.8.0 "),
-    ],
-)
-def test_an_old_toolkit_is_not_in_the_channel_of_conda(installed: str, wanted: str, code: str) -> None:
-    text = f"Installed CUDA version {installed} does not match the version torch was compiled with {wanted}"
-    assert cause_of(text).fixes[0].code.startswith(code)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from gpumon.errors.load import ERRORS
 from gpumon.errors.memory_cause import MemoryCause
 from gpumon.errors.narrative import error_sections, sections
 from gpumon.errors.scan import blocks
-from gpumon.errors.text_blocks import BlockKind
 from tests.errors.corpus import noise
 from tests.errors.each_error import every_error
 from tests.errors.texts import WORDINGS
@@ -273,26 +272,6 @@ def test_the_document_has_the_public_names() -> None:
 def test_context_states_are_the_five_public_ones() -> None:
     assert {error.context.value for error in ERRORS.values()} <= {context.value for context in ContextState}
     assert {context.value for context in ContextState} == {"alive", "dead", "reset", "unknown", "n/a"}
-
-
-def test_ids_are_unique() -> None:
-    assert len(ERRORS) == len(ERRORS.values())
-    assert {"oom", "device-assert", "nccl-timeout", "xid-79"} <= set(ERRORS)
-
-
-def test_the_kinds_of_blocks() -> None:
-    kinds = {block.kind for section in sections(explain_text(OOM)) for block in section.blocks}
-    assert kinds == {BlockKind.PARAGRAPH, BlockKind.QUOTE, BlockKind.ROW, BlockKind.ITEM, BlockKind.CODE}
-
-
-def test_the_times_of_a_progress_bar_are_not_timestamps() -> None:
-    bars = ("50%|# | 5/10 [1:02:03<10:12:13, 66.8s/it]", "51%|# | 5/10 [1:02:04<10:01:02, 66.7s/it]")
-    assert cause(f"{bars[0]}\n{OOM}\n{bars[1]}\n{TEXT['shape']}\n") == "oom"
-
-
-def test_a_new_year_between_two_errors() -> None:
-    log = f"Dec 31 23:59:59 node1 {OOM}\nJan  1 00:00:03 node1 {TEXT['shape']}\n"
-    assert cause(log) == "oom"
 
 
 def test_the_gpu_that_ran_out_of_memory_is_shown() -> None:

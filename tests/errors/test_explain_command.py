@@ -66,29 +66,6 @@ def test_a_compressed_log_and_one_of_powershell_are_read(log: Path, packed: byte
     assert "device-side assert" in done.stdout
 
 
-def test_a_truncated_gzip_file_is_read_as_far_as_possible(log: Path) -> None:
-    packed = log.with_suffix(".gz")
-    packed.write_bytes(gzip.compress(FAILED.encode() + os.urandom(1 << 16).hex().encode())[:-100])
-    assert run("explain", str(packed), env=ENVIRONMENT).returncode == 0
-
-
-def test_a_log_that_starts_with_zeros_is_read(log: Path) -> None:
-    log.write_bytes(b"\0" * 100_000 + FAILED.encode())
-    assert run("explain", str(log), env=ENVIRONMENT).returncode == 0
-
-
-def test_an_unknown_error_can_be_reported(log: Path) -> None:
-    log.write_text("ValueError: no\n")
-    done = run("explain", str(log), env=ENVIRONMENT)
-    assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith("train.log: ended at line 1: raised ValueError: no\nDO ")
-    assert "open an issue" in " ".join(run("explain", "--more", str(log), env=ENVIRONMENT).stdout.split())
-    empty = run("explain", "--json", "-", env=ENVIRONMENT)
-    document = json.loads(empty.stdout)
-    assert (empty.returncode, document["lines"], document["matches"], document["unknown"]) == (0, 0, [], None)
-    assert document["answer"]["is_failure"] is False
-
-
 @pytest.mark.parametrize(
     ("content", "why"),
     [
@@ -105,13 +82,6 @@ def test_an_unreadable_file_is_reported_in_one_line(tmp_path: Path, content: byt
     assert (done.returncode, done.stdout) == (2, "")
     assert is_one_line(done.stderr)
     assert why in done.stderr
-
-
-def test_an_empty_directory_is_reported_in_one_line(tmp_path: Path) -> None:
-    done = run("explain", str(tmp_path), env=ENVIRONMENT)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert is_one_line(done.stderr)
-    assert "has 0 files" in done.stderr
 
 
 def test_the_logs_of_a_directory_are_one_log(log: Path) -> None:
@@ -174,10 +144,3 @@ def test_an_unknown_id_shows_similar_ones() -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert is_one_line(done.stderr)
     assert "device-assert" in done.stderr
-
-
-@pytest.mark.parametrize("line", ["--list --id oom", "FILE --list", "FILE --id oom"])
-def test_wrong_usage(log: Path, line: str) -> None:
-    done = run("explain", *line.replace("FILE", str(log)).split(), env=ENVIRONMENT)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "Error: " in done.stderr

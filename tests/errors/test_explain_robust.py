@@ -78,18 +78,6 @@ def test_a_broken_message_may_have_to_end_a_line() -> None:
     assert found_in(lines) == {"tensor-parallel-size"}
 
 
-@settings(max_examples=4)
-@given(wording=wordings, chosen=changes, chance=chances)
-def test_a_message_is_found_in_ten_thousand_lines(
-    wording: tuple[str, str], chosen: list[Change], chance: random.Random
-) -> None:
-    error_id, text = wording
-    for change in chosen:
-        text = change(text, chance)
-    log = embedded(text, chance, 10_000)
-    assert error_id in found_in(log)
-
-
 @given(wording=wordings, chance=chances)
 def test_a_message_may_be_cut_off_after_its_pattern(wording: tuple[str, str], chance: random.Random) -> None:
     error_id, text = wording

@@ -115,10 +115,6 @@ def test_the_report_of_a_launcher_is_not_the_error() -> None:
     assert cause.error.id == "elastic-failure", "without an exception above it, the report is all there is"
 
 
-def test_a_crash_below_an_exception_is_not_the_error() -> None:
-    assert unknown(f"{TRACEBACK}Aborted (core dumped)\n").name == "KeyError"
-
-
 @pytest.mark.xfail(strict=True, reason="the message of an exception of C++ is not the cause")
 def test_the_message_of_an_exception_of_cpp_may_be_known() -> None:
     thrown = "terminate called after throwing an instance of 'std::runtime_error'\n"
@@ -138,12 +134,6 @@ def test_an_echo_is_not_the_cause_of_a_log_with_another_exception(order: tuple[s
     assert headings(text)[0] == "KeyError: not a known error"
     assert headings(text)[-1] == "Also in the log"
     assert "[nccl-destroy], a consequence of another error" in shown(text)
-
-
-def test_an_exception_after_another_line_is_not_unknown() -> None:
-    oom = samples_of("oom")[0]
-    assert headings(f"{oom}\n{TRACEBACK}")[0] == "CUDA out of memory [oom]"
-    assert headings(f"{TRACEBACK}{oom}\n")[0].endswith("not a known error"), "it ended the program"
 
 
 def test_a_known_exception_is_not_unknown() -> None:

@@ -89,11 +89,6 @@ def test_another_text_has_no_sizes(text: str) -> None:
     assert read_memory_message(text) is None
 
 
-def test_sizes_of_the_next_message_are_not_used() -> None:
-    message = read_memory_message(f"CUDA out of memory. Tried to allocate 1.00 GiB. {NEW}")
-    assert message == MemoryMessage(asked=GIB)
-
-
 def test_damaged_messages_are_read() -> None:
     rng = random.Random(1)
     for _ in range(300):
@@ -146,13 +141,6 @@ def test_in_a_container_the_process_is_listed_as_another_one() -> None:
     assert alone is not None
     assert (alone.own, alone.others, alone.foreign) == (79 * GIB, (), 0)
     assert memory_cause(alone) is MemoryCause.TOO_BIG
-
-
-def test_a_context_is_not_another_process() -> None:
-    old = replace(READ_OLD, allowed=None, allocated=7 * GIB, unallocated=0, free=100 * MIB)
-    assert old.foreign is not None
-    assert 0 < old.foreign < GIB
-    assert memory_cause(old) is MemoryCause.TOO_BIG
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Hosts of a fleet with jobs, idle GPUs, slow GPUs and Xids, the same in every run."""
 
-from tests.fleet.targets import MIB, FakeHost
+from tests.fleet.targets import FakeHost
 
 _IDLE = {
     "DCGM_FI_DEV_GPU_UTIL": 0.0,
@@ -37,7 +37,3 @@ def _host(number: int) -> FakeHost:
     if number % 64 == 6:
         host.values["DCGM_FI_DEV_XID_ERRORS", 1] = 79.0
     return host
-
-
-USED_BYTES = 52000 * MIB
-"""Memory of the forgotten notebooks."""

@@ -4,12 +4,10 @@ import gzip
 import json
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -55,13 +53,6 @@ def test_a_good_answer(good: Respond) -> None:
         snapshot = read_snapshot(PrometheusAddress(fake.url, token="secret"))
     assert [gpu.host for gpu in snapshot.gpus] == ["node1", "node1"]
     assert fake.headers[0]["Authorization"] == "Bearer secret"
-
-
-@pytest.mark.parametrize("spaces", [(",", ":"), (", ", ": ")])
-def test_json_may_have_spaces(spaces: tuple[str, str]) -> None:
-    text = json.dumps(json.loads(answer(HOSTS, time.time())), separators=spaces).replace('"result": [', '"result":[')
-    with serving(body(text.encode())) as fake:
-        assert len(read_snapshot(PrometheusAddress(fake.url)).gpus) == 2
 
 
 def test_gzip(good: Respond) -> None:
@@ -116,38 +107,6 @@ def test_an_answer_that_drips_ends(monkeypatch: pytest.MonkeyPatch, start: bytes
     text = refused(drip)
     assert "has not completed its answer within 0.5 s" in text or "HTTP 500" in text
     assert time.monotonic() - began < 3
-
-
-@pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_server_or_a_proxy_that_drips_before_its_answer(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
-    """A proxy for plain HTTP sends the answer; one for TLS answers CONNECT, and TLS itself may never begin."""
-    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.5)
-    monkeypatch.setenv("no_proxy", "")
-    for is_proxy in (True, False):
-        with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor() as pool:
-            dripping = pool.submit(drip_to_one, silent)
-            url = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"
-            monkeypatch.setenv(f"{scheme}_proxy", url.replace("https", "http") if is_proxy else "")
-            began = time.monotonic()
-            text = failure("https://prometheus.invalid" if is_proxy and scheme == "https" else url)
-            assert time.monotonic() - began < 3
-            dripping.result(20)
-        assert "has not completed its answer within 0.5 s" in text or "TLS with" in text
-
-
-def drip_to_one(server: socket.socket) -> None:
-    with server.accept()[0] as connection, suppress(OSError):
-        for piece in b"HTTP/1.1 200 " + b"x" * 90:
-            connection.send(bytes([piece]))
-            time.sleep(0.05)
-
-
-def test_a_name_server_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.3)
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(2))
-    began = time.monotonic()
-    assert "has not completed its answer within 0.3 s" in failure("http://prometheus.invalid")
-    assert time.monotonic() - began < 1.0
 
 
 def test_refused_access() -> None:
@@ -271,19 +230,6 @@ def test_tls(secure: FakePrometheus, certificate: Path) -> None:
     assert len(read_snapshot(mutual).gpus) == 2
     assert "cannot be used for TLS" in failure(secure.url, ca_file="/nonexistent")
     assert "cannot be used for TLS" in failure(secure.url, certificate_file="/etc/hostname")
-
-
-@needs_openssl
-def test_an_encrypted_key_asks_nothing(secure: FakePrometheus, certificate: Path, tmp_path: Path) -> None:
-    key = tmp_path / "key.pem"
-    command = ["openssl", "rsa", "-aes128", "-passout", "pass:hunter2", "-in", str(certificate), "-out", str(key)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
-    assert "cannot be used for TLS" in failure(secure.url, certificate_file=str(certificate), key_file=str(key))
-
-
-def test_plain_http_where_tls_is_expected(good: Respond) -> None:
-    with serving(good) as fake:
-        assert "TLS with" in failure(fake.url.replace("http:", "https:"))
 
 
 def test_secrets_come_from_files_and_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from gpumon.fleet.__main__ import read_snapshot
 from gpumon.fleet.exporters import DCGM_XIDS
-from gpumon.fleet.model import AGE, FleetSnapshot
+from gpumon.fleet.model import FleetSnapshot
 from gpumon.fleet.prometheus import Prometheus
 from gpumon.fleet.query import fleet_query
 from gpumon.fleet.settings import FleetSettings, PrometheusAddress
@@ -199,51 +199,6 @@ def test_a_host_over_time_has_the_values_of_the_source(fleet: Fleet) -> None:
     assert first.problems["power_watts"].reason == "The exporter does not report it."
     times = [frame.time_seconds for frame in frames]  # type: ignore[union-attr]
     assert times == sorted(set(times))
-
-
-def test_a_renamed_host_is_not_silent_and_a_dead_one_is(fleet: Fleet) -> None:
-    """Changes the fleet: the last test."""
-    fleet.read(complete)
-    renamed = fleet.hosts["node1"]
-    renamed.name = "node1"
-    renamed.host_label, renamed.labels = "hostname", {"hpc_job": "4712"}
-    fleet.hosts["node4"].is_down = True
-    snapshot = fleet.read(lambda snapshot: snapshot.silent_hosts == ("node4",))
-    assert {gpu.host for gpu in snapshot.gpus} == {"node1", "node2", "node3"}
-    fleet.hosts["node2"].gpus = 1
-    fleet.read(lambda snapshot: [gpu.job for gpu in snapshot.gpus] == ["4712"] * 4 + [""] * 3)
-    write_targets(fleet.targets, fleet.port, ["node1", "node2"])
-    snapshot = fleet.read(lambda snapshot: len(snapshot.gpus) == 5)
-    assert "node4" not in {gpu.host for gpu in snapshot.gpus}
-
-
-def test_samples_that_lag_have_their_age(tmp_path: Path) -> None:
-    lagging = {"node1": FakeHost("node1", gpus=1), "node2": FakeHost("node2", gpus=2, age_seconds=200.0)}
-    targets = tmp_path / "targets.json"
-    with serving(lagging) as port:
-        write_targets(targets, port, list(lagging))
-        with prometheus(tmp_path, targets) as url:
-            snapshot = Fleet(url, {}, port, targets).read(lambda snapshot: len(snapshot.gpus) == 3)
-    ages = [snapshot.value(AGE, position) for position in range(3)]
-    assert ages[0] is not None
-    assert ages[0] < 15
-    assert ages[1] == ages[2] == pytest.approx(200.0, abs=15)
-    findings = FleetReport(snapshot).findings
-    assert [(item.kind, item.host) for item in findings] == [(FindingKind.LAGGING, "node2")]
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("honor_labels", [True, False])
-def test_pods_with_both_settings_of_honor_labels(honor_labels: bool, tmp_path: Path) -> None:
-    busy = FakeHost("node1", gpus=1, labels={"namespace": "ml", "pod": "train-0", "container": "main"})
-    idle = FakeHost("node2", gpus=1)
-    targets = tmp_path / "targets.json"
-    with serving({"node1": busy, "node2": idle}) as port:
-        write_targets(targets, port, ["node1", "node2"], namespace="gpu", pod="nvidia-dcgm-exporter-x7k2p")
-        with prometheus(tmp_path, targets, honor_labels=honor_labels) as url:
-            fleet = Fleet(url, {}, port, targets)
-            snapshot = fleet.read(lambda snapshot: len(snapshot.gpus) == 2)
-    assert [gpu.pod for gpu in snapshot.gpus] == ["ml/train-0", ""]
 
 
 def some_usage(url: str) -> FleetUsage:

@@ -9,7 +9,7 @@ import pytest
 
 from gpumon.fleet import slurm_answer
 from gpumon.fleet.model import FleetError
-from gpumon.fleet.slurm import SlurmJob, expand_hosts, parse_details, parse_jobs, read_details, read_jobs
+from gpumon.fleet.slurm import SlurmJob, expand_hosts, parse_details, parse_jobs, read_jobs
 
 Entry = dict[str, Any]
 
@@ -48,12 +48,6 @@ def test_a_running_job() -> None:
         "4711", "ada", "train", "RUNNING", "gpu", 6, gpus, ("gpu01", "gpu02"), 1_790_000_000, 1_790_086_400
     )
     assert parsed(new_entry()) == [expected]
-
-
-def test_an_older_version() -> None:
-    old = new_entry(job_state="RUNNING", start_time=1_790_000_000, end_time=0, array_job_id=0, array_task_id=None)
-    (job,) = parsed(old)
-    assert (job.state, job.start_seconds, job.end_seconds) == ("RUNNING", 1_790_000_000, None)
 
 
 def test_a_job_of_an_array() -> None:
@@ -175,19 +169,6 @@ def test_details_as_text() -> None:
     assert (part.id, part.gpus) == ("4711_7", (("cortex-08", 5),))
     assert (waiting.id, waiting.hosts, waiting.gpus, waiting.requested_gpus) == ("4800", (), (), 1)
     assert parse_details(b"slurm_load_jobs error\n\n\xff JobId=x") == []
-
-
-def test_scontrol_without_json_is_asked_for_text(program: Callable[[str, str], None], tmp_path: Path) -> None:
-    (tmp_path / "json").write_text(json.dumps({"jobs": [new_entry()]}))
-    (tmp_path / "text").write_text(DETAILS)
-    program("scontrol", f'[ "$*" = "show job -d 4711 --json" ] && cat {tmp_path}/json')
-    assert [len(job.gpus) for job in read_details("4711")] == [6]
-    old = f'case "$*" in *--json) echo "scontrol: unrecognized option" >&2; exit 1;; esac; cat {tmp_path}/text'
-    program("scontrol", old)
-    assert [len(job.gpus) for job in read_details("4711")] == [8, 1, 0]
-    program("scontrol", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
-    with pytest.raises(FleetError, match="Invalid job id"):
-        read_details("4711")
 
 
 @pytest.mark.parametrize(

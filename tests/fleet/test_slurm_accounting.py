@@ -81,21 +81,6 @@ def test_a_job_that_has_ended() -> None:
     )
 
 
-def test_an_older_version() -> None:
-    """Slurm 21.08: plain numbers and texts, no name of the user at the top."""
-    old = new_account(
-        array={"job_id": 4711, "limits": {}, "task": None, "task_id": 7},
-        job_id=4799,
-        state={"current": "FAILED", "reason": "None"},
-        exit_code={"status": "ERROR", "return_code": 1},
-        time={"elapsed": 217, "start": 1_790_000_000, "end": 1_790_000_217, "limit": 4320, "total": {"seconds": 0}},
-    )
-    del old["user"]
-    (account,) = parsed(old)
-    assert (account.job.id, account.job.user, account.job.state) == ("4711_7", "ada", "FAILED")
-    assert (account.exit_code, account.signal, account.limit_seconds) == (1, "", 60 * 4320)
-
-
 def test_what_is_not_recorded_is_unknown() -> None:
     steps: list[object] = [
         None,

@@ -91,15 +91,6 @@ def test_one_worker_is_not_enough_for_expensive_samples() -> None:
     assert "the GPU waits for its data" in str(result["why"])
 
 
-def test_enough_workers_end_the_waiting() -> None:
-    result = finished("dataloader", decode_ms=1, step_ms=20)
-    waiting = by_case(result, "waiting")
-    assert result["verdict"] == "ok"
-    assert waiting["0 workers"] > 40
-    assert min(waiting.values()) < 5
-    assert "is enough" in str(result["why"])
-
-
 def test_five_of_five_hidden_synchronizations_are_found_by_line() -> None:
     source = (WORKLOADS / "placement.py").read_text().splitlines()
     lines = [

@@ -319,15 +319,3 @@ def test_another_process_is_explained_from_the_file(tmp_path: Path) -> None:
         holding.communicate()
     match = explained(tmp_path)
     assert (match["id"], match["memory_cause"]) == ("oom", "neighbour")
-
-
-@pytest.mark.quick
-def test_the_probe_reports_segments_and_summary(tmp_path: Path) -> None:
-    with running(tmp_path) as job, watching(tmp_path) as watcher:
-        _, reserved, _ = job.read()
-        ((pid, _),) = fresh(watcher).items()
-        answer = answer_of(watcher, watcher.ask(pid, RequestKind.SEGMENTS))
-        assert sum(segment.size_bytes for segment in answer.segments) == reserved
-        print(f"{len(answer.segments)} segments in {answer.seconds * 1e3:.2f} ms")
-        time.sleep(0.5)
-        assert "PyTorch CUDA memory summary" in answer_of(watcher, watcher.ask(pid, RequestKind.SUMMARY, ordinal=0))

@@ -58,7 +58,6 @@ Trainer(model=model, args=arguments, train_dataset=data, callbacks=[Ready()]).tr
 """
 """A small model in the loop of transformers' Trainer."""
 
-_READY_SECONDS = 60.0
 _BACK_SECONDS = 5.0
 """The memory of a job is back this long after its signal."""
 

@@ -19,7 +19,7 @@ import pytest
 from gpumon.core.file_reader import read_to_end
 from gpumon.insight.bottlenecks.slowness_verdict import judge_traces
 from gpumon.operations.record_snapshot import record_snapshot
-from gpumon.operations.record_trace import RecordedTrace, record_traces
+from gpumon.operations.record_trace import RecordedTrace
 from gpumon.operations.recorded_file import RecordedFile, connected_watcher
 from gpumon.snapshots.model import Snapshot
 from gpumon.snapshots.reader import SnapshotReader
@@ -83,24 +83,6 @@ def test_without_a_trace(folder: Path) -> None:
         run.print_row(run.end(), "no trace").check()
 
 
-def test_ten_in_a_row(folder: Path) -> None:
-    with training("plain", folder) as run:
-        time.sleep(run.rest_seconds)
-        with connected_watcher(run.pids) as watcher:
-            for number in range(10):
-                start = time.time()
-                (trace,) = record_traces(watcher, run.pids, 200)
-                run.windows.append((start, time.time()))
-                assert trace.problem is None, (number, trace, run.complaints())
-                assert trace.path is not None
-                print(f"\n  trace {number}: {trace.size_bytes / 1e6:.1f} MB in {time.time() - start:.1f} s", end="")
-                if number == 9:
-                    check(trace)
-                trace.path.unlink(missing_ok=True)
-        assert not list((folder / "p" / "files").iterdir())
-        run.print_row(run.end(), "ten traces in a row").check()
-
-
 @pytest.mark.parametrize(("kind", "package"), [("trainer", "transformers"), ("lightning", "lightning")])
 def test_trainers(kind: str, package: str, folder: Path) -> None:
     names = [package, "accelerate"] if kind == "trainer" else [package]
@@ -127,36 +109,6 @@ def test_two_ranks(folder: Path) -> None:
             for trace in traces:
                 check(trace)
         run.print_row(run.end(), "two ranks, DDP").check()
-
-
-def test_while_the_programs_own_profiler_is_active(folder: Path) -> None:
-    with training("plain", folder) as run:
-        (folder / "profile").touch()
-        run.wait_for((folder / "profiling").exists)
-        (trace,) = run.trace()
-        assert trace.path is None
-        assert "torch.profiler" in str(trace.problem)
-        (folder / "profile").unlink()
-        run.wait_for(lambda: not (folder / "profiling").exists())
-        (trace,) = run.trace()
-        assert "has already used torch.profiler" in str(trace.problem)
-        (kernels,) = run.end(has_own_profile=True)["facts"]["own_profiles"]
-    assert kernels > 0
-
-
-def test_the_programs_own_profiler_works_afterwards(folder: Path) -> None:
-    with training("plain", folder) as run:
-        check(*run.trace())
-        (folder / "profile").touch()
-        run.wait_for((folder / "profiling").exists)
-        time.sleep(0.5)
-        (folder / "profile").unlink()
-        run.wait_for(lambda: not (folder / "profiling").exists())
-        check(*run.trace())
-        document = run.end(has_own_profile=True)
-        print(f"\n  own profile: {document['facts']['own_profiles']} kernels")
-        run.print_row(document, "own profiler in between").check()
-        assert document["facts"]["own_profiles"][0] > 0
 
 
 def test_the_programs_own_profiler_starts_in_the_middle(folder: Path) -> None:
@@ -191,21 +143,6 @@ def test_the_process_ends_in_the_middle(folder: Path) -> None:
         print(f"\n  the exit took {time.monotonic() - start:.1f} s; {traces[0].problem}")
     assert traces[0].problem is not None
     assert not list((folder / "p" / "files").iterdir())
-
-
-def test_the_client_ends_in_the_middle(folder: Path) -> None:
-    """Nothing is left of its trace, and the next client gets one."""
-    with training("plain", folder) as run:
-        command = [sys.executable, "-m", "gpumon", "trace", "--pid", str(run.pids[0]), "--seconds", "4"]
-        client = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        run.wait_for(lambda: list((folder / "p").glob("files/trace-*")))
-        time.sleep(1.0)
-        client.kill()
-        client.wait()
-        run.wait_for(lambda: not list((folder / "p" / "files").iterdir()))
-        check(*run.trace())
-        assert not list((folder / "p" / "files").iterdir())
-        run.print_row(run.end(), "client killed").check()
 
 
 @pytest.mark.quick

@@ -85,12 +85,6 @@ def test_every_model_trains_in_every_precision(model: str) -> None:
         assert table[precision]["peak_memory"] > 0
 
 
-@pytest.mark.parametrize("options", [{"channels_last": "yes"}, {"fused": "yes"}, {"precision": "fp16", "fused": "yes"}])
-def test_train_with_options(options: dict[str, object]) -> None:
-    result, _, _ = run("train", model="cnn", duration=1, **options)
-    assert result["verdict"] in {"ok", "warn"}
-
-
 def test_a_gpu_is_compared_with_the_cpu() -> None:
     result, table, _ = run("train", model="cnn", model_size="small", compare="device", duration=1)
     assert result["verdict"] in {"ok", "warn"}
@@ -105,13 +99,6 @@ def test_compiled_is_compared_with_eager() -> None:
     assert result["verdict"] in {"ok", "warn"}
     assert "eager" in table
     assert "compiled" in table or "torch.compile failed" in str(result["why"])
-
-
-def test_batch_sizes_are_compared() -> None:
-    result, table, _ = run("train", model="cnn", compare="batch", batch_size=16, duration=0.5)
-    assert result["verdict"] in {"ok", "warn"}
-    assert set(table) >= {"batch 4", "batch 8", "batch 16", "batch 32", "batch 64"}
-    assert table["batch 64"]["samples"] > table["batch 4"]["samples"]
 
 
 def test_batch_goes_on_after_running_out_of_memory() -> None:

@@ -125,6 +125,11 @@ def separate_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ("fragmentation", []),
         ("launch", []),
         ("transfer", []),
+        ("inference", []),
+        ("kernel", []),
+        ("gradients", []),
+        ("interop", []),
+        ("compare", []),
     ],
 )
 def test_a_workload_reaches_a_verdict_and_frees_its_memory(name: str, settings: list[str]) -> None:
@@ -136,6 +141,36 @@ def test_a_workload_reaches_a_verdict_and_frees_its_memory(name: str, settings: 
     assert result["verdict"] in {"ok", "warn"}
     assert workload.process.returncode == 0
     assert_memory_freed(before)
+
+
+def test_inference_gains_on_the_gpu() -> None:
+    result = WorkloadProcess("inference").finish()
+    table = {(metric["case"], metric["name"]): metric["value"] for metric in result["figures"]}
+    assert table["bf16, CUDA graph", "latency_p50"] < table["with gradients", "latency_p50"]
+    assert table["bf16, batch 32", "throughput"] > 2 * table["bf16", "throughput"]
+
+
+def test_a_kernel_race_is_caught_and_sums_are_right() -> None:
+    result = WorkloadProcess("kernel").finish()
+    table = {(metric["case"], metric["name"]): metric["value"] for metric in result["figures"]}
+    assert table["reverse_with_sync", "wrong_elements"] == 0
+    assert table["reverse_without_sync", "wrong_elements"] > 0
+    assert table["sum_shuffle", "sum"] > table["sum_atomic", "sum"]
+    assert sum(name == "step" for _, name in table) == 5
+
+
+def test_interop_shares_memory_with_cupy() -> None:
+    pytest.importorskip("cupy")
+    result = WorkloadProcess("interop").finish()
+    views = {metric["case"]: metric["value"] for metric in result["figures"] if metric["name"] == "view"}
+    copy = next(metric["value"] for metric in result["figures"] if metric["case"] == "copy to the host")
+    assert views["cupy, DLPack"] < copy / 10
+
+
+def test_compare_finds_where_the_gpu_wins() -> None:
+    result = WorkloadProcess("compare").finish()
+    from_elements = {metric["case"] for metric in result["figures"] if metric["name"] == "from_elements"}
+    assert {"matrix product", "sort", "softmax"} <= from_elements
 
 
 def test_matmul_is_as_fast_as_a_bare_loop() -> None:

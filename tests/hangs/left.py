@@ -26,8 +26,8 @@ HANG_SECONDS: Final = 16.0
 DUMP_SECONDS: Final = 8.0
 PATIENCE_SECONDS: Final = 90.0
 SITE: Final = Path(__file__).with_name("left_site")
-EXACT_KINDS: Final = frozenset({HangKind.MISMATCHED, HangKind.DEADLOCK, HangKind.TRANSPORT, HangKind.DEAD})
-"""What the files themselves show; why a rank sleeps or waits, only ``/proc`` does."""
+EXACT_KINDS: Final = frozenset({HangKind.MISMATCHED, HangKind.DEADLOCK, HangKind.TRANSPORT})
+"""What the files themselves show; why a rank sleeps, waits or has ended, only ``/proc`` does."""
 
 
 def leave(case: Case, folder: Path) -> None:
@@ -56,9 +56,10 @@ def leave(case: Case, folder: Path) -> None:
         _wait(case, folder, ranks)
         running = [process for process in ranks if process.poll() is None]
         (folder / "now").touch()
-        for process in running:
-            process.send_signal(signal.SIGUSR1)
         _wait_for_dumps(folder, len(running))
+        for process in running:
+            process.send_signal(signal.SIGUSR1)  # last: it interrupts a system call such as a sleep
+        time.sleep(1.0)
     finally:
         for pid in {pid for process in ranks for pid in tree(process.pid)}:
             with suppress(ProcessLookupError):

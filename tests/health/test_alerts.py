@@ -222,16 +222,6 @@ def test_alike_alerts_of_several_devices_become_one() -> None:
     assert merged_alerts(alerts)[0].action == alerts[0].action
 
 
-def test_a_merged_alert_stands_since_the_first_and_is_as_bad_as_the_worst() -> None:
-    history = AlertHistory()
-    lost = [device(index, state=DeviceState.LOST, problems={"state": LOST}) for index in range(2)]
-    history.check(frame(time_seconds=100.0, devices=(lost[0], device(1))))
-    (alert,) = merged_alerts(history.check(frame(time_seconds=160.0, devices=tuple(lost))))
-    assert alert.since_seconds == 100.0
-    mixed = [Alert("power_cap", severity, "", device_index=place) for place, severity in enumerate(Severity)]
-    assert merged_alerts(mixed)[0].severity is Severity.CRITICAL
-
-
 def test_rules_that_lack_a_figure_say_why() -> None:
     why = Problem(ProblemCode.NOT_SUPPORTED, "Chips before Hopper do not show it.")
     blind = device(3, readings={"utilization_gpu_percent": 99}, problems={"sm_activity_percent": why})
@@ -311,17 +301,6 @@ def test_every_throttle_reason_is_complete() -> None:
         assert 0 < len(reason.label) <= 13
         assert bool(reason.fault) == bool(reason.fix)
     assert list(THROTTLE_REASONS)[: len(FAULT_REASONS)] == [*filter(FAULT_REASONS.__contains__, THROTTLE_REASONS)]
-
-
-def test_large_counters_are_written_in_full() -> None:
-    largest = float(2**32 - 1)
-    readings = dict.fromkeys(
-        ("ecc_uncorrected_volatile_count", "ecc_uncorrected_aggregate_count", "pcie_replay_count"), largest
-    )
-    for alert in alerts_of(device(readings=readings)):
-        text = " ".join((alert.detail, alert.action, *(item.text for item in alert.evidence)))
-        assert "e+" not in text
-        assert "4294967295" in text.replace(",", "")
 
 
 @pytest.mark.parametrize(("state", "age"), [(DeviceState.LOST, 9.0), (DeviceState.UNRESPONSIVE, 95.0)])

@@ -142,14 +142,6 @@ def test_cuda_that_does_not_start(code: int, words: str) -> None:
     assert judged("host.p2p", facts(CudaStart=broken)).status is Status.SKIP
 
 
-def test_a_crash_in_the_driver_library_is_a_failed_check() -> None:
-    broken = replace(start().steps, ended_in="init", ended_by="killed by SIGSEGV")
-    check = judged("driver.cuda", facts(CudaStart=replace(start(), steps=broken)))
-    assert check.status is Status.FAIL
-    assert "init" in check.detail
-    assert "SIGSEGV" in check.detail
-
-
 @pytest.mark.parametrize(
     ("nodes", "words"),
     [
@@ -163,10 +155,6 @@ def test_device_nodes(nodes: tuple[DeviceNode, ...], words: str) -> None:
     check = judged("driver.nodes", facts(DriverFiles=replace(FILES, nodes=nodes)))
     assert check.status is Status.FAIL
     assert words in check.detail
-
-
-def test_windows_has_no_nodes_of_its_own() -> None:
-    assert judged("driver.nodes", facts(DriverFiles=replace(FILES, nodes=(), is_wsl=True))).status is Status.OK
 
 
 @pytest.mark.parametrize(("error", "words"), [("EPERM", "cgroup"), ("EIO", "cannot be opened")])
@@ -225,14 +213,6 @@ def test_a_gpu_that_is_not_well(check_id: str, changes: dict[str, Any], status: 
     assert ("GPU 0" in check.detail) is False
 
 
-def test_an_idle_link_sleeps_and_is_not_judged() -> None:
-    idle = {"utilization_gpu_percent": 0, "pcie_generation": 1, "clock_sm_hertz": 345_000_000}
-    result = facts(machine(devices=(gpu(0, readings=idle), gpu(1, readings=idle))))
-    assert judged("gpu.pcie", result).status is Status.SKIP
-    assert "idle" in judged("gpu.pcie", result).detail
-    assert judged("gpu.clocks", result).status is Status.SKIP
-
-
 def test_what_the_driver_does_not_tell_is_skipped() -> None:
     bare = gpu(
         0, ecc_mode=None, ecc_mode_pending=None, persistence_mode=None, mig_mode=None, mig_mode_pending=None,
@@ -283,17 +263,6 @@ def test_gpus_that_do_not_reach_each_other() -> None:
     assert "pairs of GPUs: 0-1." in check.detail
 
 
-def test_bridges_that_redirect() -> None:
-    check = judged("host.acs", facts(PciTopology=replace(TOPOLOGY, redirecting=("0000:00:01.0",))))
-    assert check.status is Status.WARN
-    assert "0000:00:01.0" in check.detail
-
-
-def test_bridges_that_only_root_may_read() -> None:
-    secret = Problem(ProblemCode.NO_PERMISSION, "Only root may read the ACS settings.")
-    assert judged("host.acs", facts(PciTopology=replace(TOPOLOGY, acs_problem=secret))).detail == secret.reason
-
-
 @pytest.mark.parametrize(("kind", "status"), [("DMA-FQ", Status.WARN), ("identity", Status.OK), ("", Status.OK)])
 def test_an_iommu_between_the_gpus(kind: str, status: Status) -> None:
     devices = tuple(PciDevice(device.bus_id, iommu=kind) for device in TOPOLOGY.devices)
@@ -317,12 +286,6 @@ def test_devices_that_are_visible() -> None:
     assert visible("", None, None).status is Status.FAIL
     assert visible("-1", None, None).status is Status.FAIL
     assert visible("GPU-nonsense", None, None).status is Status.FAIL
-
-
-def test_hidden_devices_do_not_need_a_driver_to_be_noticed() -> None:
-    environment = replace(ENVIRONMENT, variables={"CUDA_VISIBLE_DEVICES": " "})
-    result = facts(without_driver(), Environment=environment)
-    assert judged("environment.visible_devices", result).status is Status.FAIL
 
 
 def test_no_python_at_all() -> None:

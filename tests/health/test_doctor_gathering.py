@@ -13,12 +13,11 @@ from gpumon.health.doctor.facts import Python, Steps
 from gpumon.operations.doctor import files
 from gpumon.operations.doctor.children import Children, examine_pythons, own_python
 from gpumon.operations.doctor.files import driver_files, host_limits, kernel_errors
-from gpumon.operations.doctor.pci import numbers_of, pci_topology
+from gpumon.operations.doctor.pci import pci_topology
 from gpumon.workload_runs.interpreter import Interpreter, every_interpreter
 from tests.core.test_ownership import needs_root
 from tests.health.doctor_facts import gpu, machine, program
 from tests.processes import wait_gone
-from tests.workloads.conftest import TORCH_PYTHON, needs_torch
 
 PATIENCE_SECONDS = 60.0
 KERNEL_LOG = """\
@@ -152,11 +151,6 @@ def test_gpus_bridges_and_their_iommu(tmp_path: Path) -> None:
     assert "root" in str(pci_topology(tmp_path).acs_problem)
 
 
-@pytest.mark.parametrize("text", ["", "x", "3-x", "\n"])
-def test_lists_that_are_none(text: str) -> None:
-    assert numbers_of(text) == frozenset()
-
-
 # Children
 
 
@@ -227,18 +221,6 @@ def test_this_very_python_is_asked_about_the_driver() -> None:
     assert (result.ended_in, result.ended_by) == ("", "")
     assert result.value("libraries", "libraries").keys() == {"libcuda.so.1", "libnvidia-ml.so.1"}
     assert "/dev/nvidiactl" in result.value("nodes", "opened")
-
-
-@needs_torch
-def test_a_python_with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "expandable_segments:true")
-    assert TORCH_PYTHON is not None
-    result = asked(Path(TORCH_PYTHON))
-    assert (result.ended_in, result.ended_by) == ("", "")
-    assert result.value("python", "has_torch") is True
-    assert result.value("import", "version")
-    assert ["torch", result.value("import", "version")] in result.value("packages", "installed")
-    assert "True" in result.value("allocator", "said")["PYTORCH_ALLOC_CONF"]
 
 
 # Pythons

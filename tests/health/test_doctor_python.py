@@ -9,7 +9,7 @@ from gpumon.core.model import Frame
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.health.checks import Check, Status
 from gpumon.health.doctor.allocator import faults
-from gpumon.health.doctor.compatibility import loaded_twice, package_conflicts
+from gpumon.health.doctor.compatibility import package_conflicts
 from gpumon.health.doctor.environment import ENVIRONMENT_CHECKS
 from gpumon.health.doctor.facts import Environment, Python, Pythons, Steps
 from gpumon.health.doctor.python import python_checks
@@ -162,12 +162,6 @@ def test_packages_that_fit() -> None:
     assert list(package_conflicts(installed, pins, "13.0")) == []
 
 
-def test_a_library_from_two_places() -> None:
-    paths = ["/a/lib/libcublas.so.13", "/usr/local/cuda/lib64/libcublas.so.12", "/a/libcudart.so.13"]
-    (said,) = loaded_twice(paths)
-    assert said.startswith("libcublas is loaded twice")
-
-
 # The allocator's configuration
 
 
@@ -207,11 +201,6 @@ def test_configurations_that_torch_takes(text: str) -> None:
 def test_configurations_that_torch_refuses(text: str, words: str) -> None:
     (said,) = faults(text)
     assert words in said
-
-
-def test_nothing_that_is_typed_makes_the_parser_fail() -> None:
-    for text in ("", ",", ":", "[", "a:[", "a:[1", "]:[", ",,,:::", "x" * 5000, "a:b:c", "\x1b[31m:1"):
-        assert all("\x1b" not in fault for fault in faults(text))
 
 
 # Variables

@@ -75,12 +75,12 @@ def test_an_alert_leads_to_its_section() -> None:
     for alert_id in ids:
         label = rule_label(alert_id)
         assert label in sections("docs/alerts.md")
-        assert alert_section(Alert(alert_id, Severity.WARNING, "")) == f"docs/alerts.md, '{label}'"
+        assert alert_section(Alert(alert_id, Severity.WARNING, "")) == f"Docs: Alerts, '{label}' (?, enter)"
 
 
 def test_an_alert_of_the_host_leads_to_the_page_about_faults() -> None:
     assert rule_label("driver") is None
-    assert alert_section(Alert("driver", Severity.CRITICAL, "")) == "docs/faults.md"
+    assert alert_section(Alert("driver", Severity.CRITICAL, "")) == "Docs: Faults (ctrl+p)"
     assert (ROOT / "docs/faults.md").is_file()
 
 

@@ -45,7 +45,7 @@ FIRST_PICTURE = """
         overview_plan overview_table overview_totals paint paint.area paint.bar paint.line paint.sparkline
         paint.table palette process_table table_filter table_state time_axis top_line
     session: alert_notifier app_session background costs frame_session job_registry memory_history oom_notices
-        pace probe_registry process_registry run_registry signal_controller table_memory view_state
+        pace probe_registry process_registry recorder run_registry signal_controller table_memory view_state
         wait_registry workload_controller
     streams: base child live
     ui: app base_app keymap messages navigation notifications partial_update process_actions run_controller

@@ -16,19 +16,15 @@ from gpumon.errors.documents import explanation_document
 from gpumon.errors.explain import explain_source, explain_text
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory_cause import MemoryCause
-from gpumon.errors.narrative import sections
 from gpumon.errors.source import log_pieces, open_log
 from tests.insight.oom_documents import (
-    ALLOCATED,
     CONTEXT,
     FRAGMENTED,
     FULL,
     GIB,
     INACTIVE,
-    KIB,
     MIB,
     MOST,
-    PENDING,
     TOTAL,
     Json,
     document,
@@ -156,21 +152,6 @@ def test_a_step_like_those_before_is_too_big_or_a_leak_too_slow_to_be_seen(asked
     assert "loss.item()" in story.fixes[-1].code
 
 
-def test_one_step_that_is_larger_than_those_before() -> None:
-    story = story_of(document([used(70 * GIB)], 12 * GIB, history=history(steps(10 * GIB, 40 * GIB))))
-    assert story.cause is MemoryCause.TOO_BIG
-    raw = [sentence for sentence in story.sentences if "larger than those before" in sentence]
-    assert len(raw) == 1
-    assert "tensors used at most 40.0 GiB. Then 82.0 GiB were needed" in raw[0]
-
-
-@pytest.mark.parametrize(("peak", "is_larger"), [(70 * GIB, True), (71 * GIB, True), (78 * GIB, False)])
-def test_a_peak_that_no_reading_saw_counts(peak: int, is_larger: bool) -> None:
-    raw = with_statistics(document([used(70 * GIB)], 9 * GIB), allocated_peak_bytes=peak)
-    raw["history"] = history(steps(10 * GIB, 40 * GIB))
-    assert any("larger than those before" in sentence for sentence in story_of(raw).sentences) is is_larger
-
-
 def test_what_the_gpu_would_have_held_is_not_said_to_be_more_than_it_has() -> None:
     story = story_of(document([used(74 * GIB), pieces(50, 10 * MIB)], 2 * GIB, others=2 * GIB + 512 * MIB))
     assert story.cause is MemoryCause.TOO_BIG
@@ -252,15 +233,6 @@ def test_memory_that_only_grows_until_the_end_is_a_leak_first_of_all(seconds: in
     assert "loss.item()" in story.fixes[1].code
 
 
-@pytest.mark.parametrize("call", ["_apply", "from_pretrained", "load_weights"])
-def test_a_model_that_is_being_loaded_does_not_leak(call: str) -> None:
-    raw = document([used(MOST)], 512 * MIB, history=history(lambda seconds: int(seconds * 1.3 * GIB)))
-    loading = [["/opt/env/lib/python3.12/site-packages/library/loading.py", 930, call], *raw["stack"]]
-    story = story_of({**raw, "stack": loading})
-    assert story.cause is MemoryCause.TOO_BIG
-    assert not any("grew steadily" in sentence for sentence in story.sentences)
-
-
 @pytest.mark.parametrize("asked", [512 * MIB, 26 * GIB])
 def test_the_first_step_after_a_model_was_loaded_does_not_leak(asked: int) -> None:
     loaded = history(lambda seconds: int(min(seconds, 52) * (TOTAL - asked) / 53))
@@ -269,13 +241,6 @@ def test_the_first_step_after_a_model_was_loaded_does_not_leak(asked: int) -> No
     assert any("If training had already started" in sentence for sentence in story.sentences)
     assert "accumulation_steps" in story.fixes[0].code
     assert "loss.item()" in story.fixes[-1].code
-
-
-def test_growth_beside_another_cause_is_told() -> None:
-    grown = history(steps(5 * GIB, 15 * GIB, growth=50 * MIB))
-    story = story_of(document([used(18 * GIB)], 4 * GIB, others=60 * GIB, history=grown))
-    assert story.cause is MemoryCause.OTHER_PROCESSES
-    assert any("more memory only delays the error" in sentence for sentence in story.sentences)
 
 
 def test_a_cap() -> None:
@@ -308,17 +273,6 @@ def test_a_cap_that_was_not_reached_is_none() -> None:
     )
 
 
-def test_expandable_segments_that_are_on_are_not_recommended() -> None:
-    grown = segment(78 * GIB, [[5 * MIB, 0, INACTIVE], [20 * MIB, 20 * MIB, ALLOCATED]] * 900, is_expandable=True)
-    raw = document([grown], 2 * GIB, expandable_segments=True)
-    raw["statistics"]["inactive_split_bytes"] = None
-    story = story_of(raw)
-    assert story.cause is MemoryCause.FRAGMENTATION
-    assert "900 pieces, the largest of 5.00 MiB" in story.sentences[0]
-    assert any("already on" in sentence for sentence in story.sentences)
-    assert not any("expandable_segments" in fix.code for fix in story.fixes)
-
-
 def test_only_the_device_that_ran_out_counts() -> None:
     other = pieces(600, 10 * MIB, ordinal=1)
     raw = document([used(MOST)], 4 * GIB)
@@ -333,35 +287,6 @@ def test_out_of_memory_in_the_first_second() -> None:
     small = story_of(document([used(MOST)], 20 * MIB, history=[]))
     assert small.cause is MemoryCause.LEAK
     assert small.sentences[0].startswith("Leak, or a job that is slightly too big")
-
-
-def test_what_waits_for_a_stream_is_told() -> None:
-    waiting = segment(79 * GIB, [[3 * GIB, 0, PENDING]])
-    assert any(
-        "3.00 GiB were freed, but are waiting" in sentence
-        for sentence in story_of(document([waiting], 4 * GIB)).sentences
-    )
-
-
-def test_a_library_beside_pytorch_is_told() -> None:
-    story = story_of(document([used(76 * GIB)], 8 * GIB, others=2 * GIB))
-    assert story.cause is MemoryCause.TOO_BIG
-    assert any(sentence.startswith("2.50 GiB are in use outside of PyTorch") for sentence in story.sentences)
-    assert "No other process" not in story.sentences[0]
-
-
-def test_memory_that_is_free_after_all_was_given_back_by_somebody() -> None:
-    story = story_of(document([used(30 * GIB), pieces(600, 10 * MIB)], 2 * GIB, others=30 * GIB))
-    assert story.cause is MemoryCause.UNKNOWN
-    assert story.sentences[0].startswith("A moment after the request for 2.00 GiB failed, 7.78 GiB were free")
-
-
-def test_the_other_backend_has_no_pieces() -> None:
-    raw = document([], 4 * GIB, backend="cudaMallocAsync", request=request(4 * GIB, GIB))
-    raw["statistics"] = {"ordinal": 0, "allocated_bytes": 60 * GIB, "reserved_bytes": 78 * GIB}
-    cause = match_of(raw)
-    assert (cause.error.id, cause.memory_cause) == ("oom-async-backend", MemoryCause.TOO_BIG)
-    assert any("snapshot" in fix.code for fix in cause.error.see_more)
 
 
 @pytest.mark.parametrize("raw", [FRAGMENTED, document([used(15 * GIB)], 512, limit=16 * GIB)], ids=["GPU", "limit"])
@@ -384,18 +309,6 @@ def test_a_statistic_that_is_missing_comes_from_the_segments(name: str) -> None:
         assert story_of({**FRAGMENTED, "statistics": kept}).cause is MemoryCause.FRAGMENTATION
 
 
-def test_without_any_statistics_the_segments_do() -> None:
-    assert story_of({**FRAGMENTED, "statistics": None}).cause is MemoryCause.FRAGMENTATION
-
-
-@pytest.mark.parametrize("is_cut", [True, False])
-def test_without_all_segments_the_statistics_do(is_cut: bool) -> None:
-    story = story_of({**FRAGMENTED, "segments": FRAGMENTED["segments"][:1] if is_cut else [], "cut": is_cut})
-    assert story.cause is MemoryCause.FRAGMENTATION
-    assert "no contiguous piece of it is as large" in story.sentences[0]
-    assert any("more blocks than the file can hold" in sentence for sentence in story.sentences) is is_cut
-
-
 @pytest.mark.parametrize("name", ["limit_bytes", "free_bytes"])
 def test_a_request_without_its_surroundings(name: str) -> None:
     cause = story_of(changed(FULL, "request", name, value=None)).cause
@@ -410,34 +323,6 @@ def test_a_document_with_the_least_there_can_be() -> None:
 
 
 # What it is raw like
-
-
-def test_it_is_told_like_every_error() -> None:
-    explanation = explain_source(iter([json.dumps(FRAGMENTED).encode()]), "oom.json")
-    raw = sections(explanation)
-    assert [section.heading for section in raw] == [
-        "CUDA out of memory [oom]",
-        "Why memory ran out",
-        "Stack of the allocation, innermost call first",
-        "How to fix it, best first",
-        "Continue or restart",
-        "Effect of torch.cuda.empty_cache()",
-        "More information",
-        "Found in",
-        "Sources",
-    ]
-    texts = [block.text for section in raw for block in section.blocks]
-    assert texts[1] == (
-        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 80.00 GiB of which 1.78 GiB is "
-        "free. Of the allocated memory 71.86 GiB is allocated by PyTorch, and 5.86 GiB is reserved by PyTorch but "
-        "unallocated."
-    )
-    assert texts[2].startswith("Process 4242, rank 0 of 2, 2026-")
-    assert texts[2].endswith(", PyTorch 2.11.0+cu130: python train.py --batch 64")
-    assert "largest piece of that\t10.0 MiB" in texts
-    assert "gpumon snapshot snapshot.pickle" in texts
-    assert any(text.endswith("it could free 0 B.") for text in texts)
-    assert not any("site-packages/torch/" in text for text in texts)
 
 
 def test_the_document_has_the_public_names() -> None:
@@ -464,27 +349,6 @@ def strings(value: object) -> Iterator[str]:
             yield from strings(item)
     elif isinstance(value, str):
         yield value
-
-
-def test_hostile_strings_are_data() -> None:
-    raw = {
-        **FRAGMENTED,
-        "torch_version": HOSTILE,
-        "process": {**FRAGMENTED["process"], "argv": [HOSTILE] * 3},
-        "device": {**FRAGMENTED["device"], "name": HOSTILE, "uuid": HOSTILE},
-        "settings": {"PYTORCH_" + HOSTILE: HOSTILE},
-        "stack": [[HOSTILE, 1, HOSTILE]],
-    }
-    explanation = explain_source(iter([json.dumps(raw).encode()]), "oom.json")
-    texts = [block.text for section in sections(explanation) for block in section.blocks]
-    for text in (*texts, *strings(explanation_document(explanation))):
-        assert text.replace("\n", "").replace("\t", "").isprintable()
-    assert any("[/][bold red]" in text for text in texts)
-
-
-def test_settings_without_end_are_cut() -> None:
-    rows = story_of({**FRAGMENTED, "settings": {f"PYTORCH_{number}": "x" for number in range(5000)}}).rows
-    assert 10 < len(rows) < 60
 
 
 @pytest.mark.parametrize(
@@ -544,17 +408,6 @@ def test_a_newer_file_names_its_schema_and_the_way_out() -> None:
     assert "the version of gpumon whose probe wrote it" in error.problem.remedy
 
 
-@pytest.mark.parametrize("share", [0.2, 0.6, 0.99])
-def test_a_file_whose_end_is_missing(tmp_path: Path, share: float) -> None:
-    raw = {**FRAGMENTED, "stack": [[f"{number**9}.py", number, "step"] for number in range(5000)]}
-    whole = gzip.compress(json.dumps(raw).encode())
-    path = tmp_path / "oom.json.gz"
-    path.write_bytes(whole[: int(len(whole) * share)])
-    with open_log(path) as opened, pytest.raises(CommandError) as caught:
-        explain_source(log_pieces(opened, "oom.json"), "oom.json")
-    assert "it is cut off" in str(caught.value)
-
-
 def test_a_file_that_unpacks_without_end_is_given_up(tmp_path: Path) -> None:
     path = tmp_path / "oom.json.gz"
     with gzip.open(path, "wb", compresslevel=1) as packed:
@@ -584,20 +437,6 @@ def test_a_file_that_unpacks_without_end_is_given_up(tmp_path: Path) -> None:
 def test_other_documents_are_logs(text: str) -> None:
     assert not is_oom_file(text.encode())
     assert explain_source(iter([text.encode()] if text else []), "the text") == explain_text(text)
-
-
-def test_a_document_that_somebody_has_laid_out_anew() -> None:
-    assert is_oom_file(json.dumps(FRAGMENTED, indent=4).encode())
-
-
-@pytest.mark.long
-def test_as_many_blocks_as_a_file_may_have() -> None:
-    holes = segment(60 * GIB, [[512 * KIB, 0, INACTIVE], [MIB, MIB, ALLOCATED]] * 24_999)
-    raw = document([holes, used(MOST - 60 * GIB)], 4 * GIB)
-    assert sum(len(part["blocks"]) for part in raw["segments"]) == 50_000
-    assert "12.2 GiB that no tensor uses, but in 24,999 pieces" in story_of(raw).sentences[0]
-    each_alone = [used(MIB, is_large=False, address=number) for number in range(50_000)]
-    assert story_of(document([*each_alone, used(30 * GIB)], 4 * GIB)).cause is MemoryCause.TOO_BIG
 
 
 def request(asked: int, free: int, limit: int = TOTAL) -> Json:

@@ -17,7 +17,6 @@ from gpumon.operations.hang_files.report import HangReport, report_hang
 from gpumon.present.text.hang import hang_lines
 
 LAST = 31
-NOW = time.time()
 
 
 def dump(rank: int, world: int = 4, *, absent: int = 3, version: str = "2.9", **change: object) -> dict[str, Any]:
@@ -33,7 +32,7 @@ def dump(rank: int, world: int = 4, *, absent: int = 3, version: str = "2.9", **
             "retired": is_done,
             "frames": [{"name": "train", "filename": "/home/a/train.py", "line": 88}],
         }
-        created = NOW - 600 - (LAST - sequence)
+        created = time.time() - 600 - (LAST - sequence)
         if version == "1.1":  # PyTorch 2.2
             entries.append({**common, "pg_id": 0, "seq_id": sequence, "time_created_ns": int(created * 1e9)})
             continue
@@ -91,7 +90,7 @@ def test_the_rank_that_did_not_come_is_named_with_its_last_line(tmp_path: Path, 
 
 
 def test_ranks_that_differ_in_type_or_call_are_a_desync(tmp_path: Path) -> None:
-    ranks = {rank: dump(rank, absent=-1, **({"input_dtypes": ["Half"]} if rank == 2 else {})) for rank in range(4)}
+    ranks = {rank: dump(rank, absent=-1, input_dtypes=["Half" if rank == 2 else "Float"]) for rank in range(4)}
     write_dumps(tmp_path, ranks)
     verdict = report_hang([tmp_path]).verdict
     assert (verdict.kind, verdict.rank) == (HangKind.MISMATCHED, 2)

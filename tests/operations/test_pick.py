@@ -1,7 +1,6 @@
 """Which GPUs are picked, and reservations: of several processes, of processes that ended, and in damaged files."""
 
 import dataclasses
-import fcntl
 import json
 import os
 import subprocess
@@ -140,12 +139,6 @@ def test_two_picks_do_not_return_the_same_gpu() -> None:
         pick(gpus)
 
 
-def test_a_reservation_is_in_force_within_the_same_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "monotonic", lambda: 100.0007)
-    assert pick([free(0), free(1)]) == ["0"]
-    assert pick([free(0), free(1)]) == ["1"]
-
-
 def test_the_end_of_the_owner_releases_its_gpu(child: "subprocess.Popen[bytes]") -> None:
     owner = ProcessStart.of(child.pid)
     assert owner is not None
@@ -155,17 +148,6 @@ def test_the_end_of_the_owner_releases_its_gpu(child: "subprocess.Popen[bytes]")
     child.kill()
     child.wait()
     assert pick([free(0)]) == ["0"]
-
-
-def test_a_zombie_owner_has_ended(child: "subprocess.Popen[bytes]") -> None:
-    owner = ProcessStart.of(child.pid)
-    assert owner is not None
-    child.kill()
-    deadline = time.monotonic() + 5
-    while owner.is_alive and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not owner.is_alive
-    assert not ProcessStart(os.getpid(), me().start_ticks - 1).is_alive, "a later process with the same PID"
 
 
 def test_a_reservation_ends_after_a_time_unless_the_gpu_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,35 +168,6 @@ def test_a_damaged_file_is_written_again(content: bytes) -> None:
     file.write_bytes(content)
     assert pick([free(0)]) == ["0"]
     assert [entry["pid"] for entry in json.loads(file.read_bytes())["picks"]] == [os.getpid()]
-
-
-def test_reservations_of_another_host_are_kept() -> None:
-    assert pick([free(0)]) == ["0"]
-    file = picks_file()
-    document = json.loads(file.read_bytes())
-    other = {**document["picks"][0], "uuid": "GPU-other", "boot_id": "another", "pid": 1}
-    old = {**other, "uuid": "GPU-old", "time_seconds": 0}
-    file.write_text(json.dumps({**document, "picks": [*document["picks"], other, old]}))
-    assert pick([free(0), free(1)]) == ["1"]
-    assert "GPU-other" in file.read_text()
-    assert "GPU-old" not in file.read_text()
-
-
-def test_a_lock_that_is_held_is_not_waited_for_forever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pick_reservations, "LOCK_SECONDS", 0.2)
-    assert pick([free(0)]) == ["0"]
-    with picks_file().open() as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(CommandError, match=r"another process has locked it for 0\.2 s"):
-            pick([free(1)])
-
-
-def test_a_pipe_in_place_of_the_file() -> None:
-    file = picks_file()
-    file.parent.mkdir()
-    os.mkfifo(file)
-    with pytest.raises(CommandError, match="not a regular file"):
-        pick([free(0)])
 
 
 def moments(devices: Sequence[Sequence[Device]]) -> Iterator[Frame]:

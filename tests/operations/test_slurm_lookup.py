@@ -12,7 +12,7 @@ from gpumon.operations.fleet.scheduler_job import JobReport, end_sentence, job_d
 from gpumon.operations.fleet.slurm_lookup import look_up
 from gpumon.present.text.job import job_lines
 from tests.fleet.conftest import program as program  # noqa: PLC0414 - the fixture
-from tests.fleet.test_slurm import DETAILS, new_entry
+from tests.fleet.test_slurm import new_entry
 from tests.fleet.test_slurm_accounting import new_account, parsed
 
 Program = Callable[[str, str], None]
@@ -57,13 +57,6 @@ def test_why_the_indexes_are_unknown(program: Program, tmp_path: Path) -> None:
     assert "GPUs: 6 requested, – allocated, – used" in job_lines(report, 0)
     (document,) = job_document([report])["jobs"]
     assert (document["allocated_gpus"], document["used_gpus"], document["account"]) == (None, None, None)
-
-
-def test_scontrol_replaces_a_squeue_without_json(program: Program, tmp_path: Path) -> None:
-    (tmp_path / "text").write_text(DETAILS)
-    program("squeue", "echo \"squeue: unrecognized option '--json'\" >&2; exit 1")
-    program("scontrol", f'case "$*" in *--json) exit 1;; esac; exec cat {tmp_path}/text')
-    assert [job.id for job in look_up("4711").jobs] == ["4711", "4711_7", "4800"]
 
 
 @pytest.mark.parametrize("is_empty", [False, True])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.core.allocator import AllocatorStatistics, EmptyCacheResult, ProbedProcess, ProbeReading, ProbeState
-from gpumon.core.model import Device, DeviceState, MigInstance, Process, Switch
+from gpumon.core.model import Device, DeviceState, Process, Switch
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.operations.empty_cache import explain_emptied
 from gpumon.operations.waterfall import PartKind, Waterfall, waterfall
@@ -161,33 +161,6 @@ def test_in_a_container_the_only_process_that_fits_is_the_one() -> None:
     assert "shown as the driver's process 812345" in result.notes[0]
 
 
-def test_in_a_container_nothing_is_guessed() -> None:
-    fitting = [process(pid, memory_bytes=45 * GIB, problems=UNSEEN) for pid in (812345, 812346)]
-    result = waterfall(gpu(*fitting, used=90 * GIB), probe(57, statistics()))
-    assert sizes(result, 57) == {}
-    assert "one of 812345, 812346" in result.notes[0]
-    one = fitting[0]
-    two = waterfall(gpu(one, used=90 * GIB), probe(57, statistics()) | probe(58, statistics()))
-    assert sizes(two, 57) == sizes(two, 58) == {}
-    assert len(two.notes) == 2
-
-
-def test_where_the_driver_lists_no_process_the_allocator_still_speaks() -> None:
-    result = waterfall(gpu(used=42 * GIB), probe(57, statistics()))
-    assert PartKind.CONTEXT not in sizes(result)
-    assert sizes(result)[PartKind.ALLOCATED] == 30
-    assert sizes(result)[PartKind.UNATTRIBUTED] == 2
-    assert "no process that could be 57" in result.notes[0]
-
-
-def test_where_the_listed_processes_hold_it_already_nothing_is_drawn_twice() -> None:
-    listed = process(812345, memory_bytes=39 * GIB, problems=UNSEEN)
-    result = waterfall(gpu(listed, used=39 * GIB), probe(57, statistics()))
-    assert sizes(result, 57) == {}
-    assert sizes(result, 812345) == {PartKind.UNPROBED: 39}
-    assert "none of the processes that the driver lists holds as much" in result.notes[0]
-
-
 def test_an_unknown_list_of_processes_is_told() -> None:
     why = Problem(ProblemCode.NO_PERMISSION, "Not allowed.")
     result = waterfall(gpu(processes=None, problems={"processes": why}), {})
@@ -221,13 +194,6 @@ def test_what_cannot_be_true_is_refused() -> None:
     assert contradiction.parts == ()
 
 
-def test_a_driver_without_the_second_version_keeps_its_share_among_nobodys() -> None:
-    why = Problem(ProblemCode.DRIVER_TOO_OLD, "Too old.")
-    result = waterfall(gpu(reserved=None, problems={"memory_reserved_bytes": why}), {})
-    assert PartKind.DRIVER_RESERVED not in sizes(result)
-    assert result.notes == ("Memory reserved by the driver is part of unattributed. Too old.",)
-
-
 def test_figures_that_are_old_are_told() -> None:
     stale = gpu(problems={"memory_used_bytes": Problem(ProblemCode.STALE, "Of 3 s ago.")})
     assert waterfall(stale, {}).notes == ("Of 3 s ago.",)
@@ -258,11 +224,6 @@ def test_what_cannot_be_drawn_says_why(changed: Device, code: ProblemCode) -> No
     assert result.problem is not None
     assert result.problem.code is code
     assert result.parts == ()
-
-
-def test_an_instance_of_a_split_gpu_is_drawn_by_its_own_uuid() -> None:
-    instance = gpu(process(4000, memory_bytes=41 * GIB), uuid="MIG-1234", instance=MigInstance("GPU-1", 0))
-    assert sizes(waterfall(instance, probe(4000, statistics(uuid="GPU-1234"))))[PartKind.ALLOCATED] == 30
 
 
 amounts = st.one_of(st.integers(0, 200 * GIB), st.integers(0, 1 << 63))
@@ -321,14 +282,6 @@ def test_what_came_back_and_what_stays_is_told() -> None:
 )
 def test_nothing_came_back(after: AllocatorStatistics, words: str) -> None:
     assert words in explain_emptied(emptied(after=after), 0, 50 * GIB, 50 * GIB)[0]
-
-
-@pytest.mark.parametrize(
-    ("used_after", "words"),
-    [(48 * GIB, "only 2.00 GiB"), (51 * GIB, "did not fall"), (30 * GIB, "other processes released memory too")],
-)
-def test_the_driver_may_say_otherwise(used_after: int, words: str) -> None:
-    assert words in explain_emptied(emptied(), 0, 50 * GIB, used_after)[1]
 
 
 def test_why_cache_stays() -> None:

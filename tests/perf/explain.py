@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from gpumon.errors.explain import explain, explain_text
 from tests.errors.corpus import noise
-from tests.errors.hostile import ALL_NEEDLES, PATTERNS, almost, needle_of, repeated
+from tests.errors.hostile import PATTERNS, all_needles, almost, needle_of, repeated
 from tests.errors.texts import DATA, WORDINGS
 
 _MEGABYTE: Final = 1_000_000
@@ -124,7 +124,7 @@ def _logs() -> Iterator[tuple[str, Callable[[], Iterable[str]]]]:
         "one error, every line from another rank",
         lambda: (f"[rank{n}]: RuntimeError: CUDA error: device-side assert triggered\n" for n in range(50_000)),
     )
-    yield "all needles in every line", lambda: f"{ALL_NEEDLES}\n"
+    yield "all needles in every line", lambda: f"{all_needles()}\n"
     yield "all needles, each on its line", lambda: (f"{needle}\n" for needle in _needles())
     yield (
         "all needles, each on its line with a number",

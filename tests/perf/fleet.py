@@ -159,7 +159,7 @@ def _keys(terminal: Terminal) -> Sequence[KeyTime]:
     for key in ("v", "v"):
         answer_to_key(terminal, key)
     times += [_key_time(terminal, f"{name}, GPUs", [key] * 8) for name, key in _MOVES.items()]
-    times.append(_key_time(terminal, "sort, GPUs", ["s"] * 8))
+    times.append(_key_time(terminal, "sort, GPUs", ["s", "g"] * 4))
     answer_to_key(terminal, "/")
     times.append(_key_time(terminal, "filter, GPUs", list("node0 util>60")))
     answer_to_key(terminal, "\r")

@@ -84,7 +84,7 @@ ACTIONS: Final = (
     Action("last, first row", [_END, _HOME] * 8),
     Action("type a filter (words)", list("sleep 1000"), before=["/"], after=[_ESCAPE]),
     Action("type a filter (expressions)", list("gpu:2-5 mem>1M cmd~sl"), before=["/"], after=[_ESCAPE]),
-    Action("sort by the next column", ["s"] * 18),
+    Action("sort by a column", ["s", "m"] * 9),
 )
 LIVE_ACTIONS: Final = (ACTIONS[0]._replace(name="cursor down, live"), ACTIONS[4]._replace(name="type a filter, live"))
 

@@ -1,7 +1,5 @@
 """Charts over time: values are drawn at their height, gaps are empty, a grid and a cursor do not hide values."""
 
-import time
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,13 +40,6 @@ def test_a_spike_within_a_column_is_visible() -> None:
         rows = drawn([10, 10, Summary(0, 10, 100), 10], 100, 4, form)
         assert all(row[2] != " " for row in rows)
         assert (rows[0][1], rows[0][3]) == (" ", " ")
-
-
-def test_a_line_is_visible_through_an_area() -> None:
-    area, line = PlotSeries([100, 100], Role.GPU_HISTORY), PlotSeries([50, 50], Role.POWER, Form.LINE)
-    rows = area_chart([area, line], 100, 2, 4)
-    assert texts(rows) == ["⣿⣿", "⣿⣿", "⠉⠉", "⣿⣿"]
-    assert [role_at(row, 0) for row in rows] == [Role.GPU_HISTORY, Role.GPU_HISTORY, Role.POWER, Role.GPU_HISTORY]
 
 
 def test_the_grid_shows_only_through_empty_cells() -> None:
@@ -118,14 +109,3 @@ def test_scrolling_is_the_same_as_drawing_again(
     for one, other in zip(scrolled, again, strict=True):
         visible = [(role_at(one, column), role_at(other, column)) for column in range(24) if plain(one)[column] != " "]
         assert all(first is second for first, second in visible[1:])
-
-
-def test_a_chart_is_cheap_to_draw() -> None:
-    values = [50.0 + 40 * (number % 20) / 20 for number in range(120)]
-    series = [PlotSeries(values, Role.GPU_HISTORY), PlotSeries(values[::-1], Role.POWER, Form.LINE)]
-    seconds = []
-    for _ in range(20):
-        started = time.thread_time()
-        area_chart(series, 100, 120, 10)
-        seconds.append(time.thread_time() - started)
-    assert min(seconds) < 0.005, "it is drawn at every update"

@@ -12,7 +12,6 @@ from gpumon.core.model import Device, DeviceState, Frame, Sweep
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.store import Store
 from gpumon.core.units import MISSING
-from gpumon.health.alerts import Thresholds
 from gpumon.present.device import title_text
 from gpumon.present.device_table import DEVICE_COLUMNS, device_rows
 from gpumon.present.entries import device_entries
@@ -72,13 +71,6 @@ def test_every_missing_value_is_a_dash_and_never_a_zero() -> None:
     assert set(cells.values()) == {MISSING}
 
 
-def test_half_of_a_pair_can_be_missing() -> None:
-    cells = device_texts(builders.device(readings={"power_watts": None, "memory_used_bytes": None}))
-    assert cells["Power W"] == f"{MISSING}/700"
-    assert cells["Memory GiB"] == f"{MISSING}/140"
-    assert device_texts(builders.device(readings={"pcie_width": None}))["PCIe"] == f"5x{MISSING}"
-
-
 def test_values_near_or_beyond_their_limits_are_marked_in_text() -> None:
     readings = {"temperature_celsius": 93.0, "pcie_width": 8, "memory_used_bytes": 143000 << 20}
     readings |= {"utilization_gpu_percent": 100.0}
@@ -103,14 +95,6 @@ def test_values_near_or_beyond_their_limits_are_marked_in_text() -> None:
 def test_a_temperature_is_marked_where_the_alert_begins(celsius: float, slowdown: float | None, cell: Span) -> None:
     readings = {"temperature_celsius": celsius, "temperature_slowdown_celsius": slowdown}
     assert device_cells(builders.frame(devices=(builders.device(readings=readings),)), "Temp") == [cell]
-
-
-def test_the_margin_of_the_temperature_is_the_user_s() -> None:
-    readings = {"temperature_celsius": 82.0, "temperature_slowdown_celsius": 90.0}
-    frame = builders.frame(devices=(builders.device(readings=readings),))
-    (row,) = device_rows(view(frame)._replace(thresholds=Thresholds(temperature_margin_celsius=8.0)))
-    (column,) = (column for column in DEVICE_COLUMNS if column.heading == "Temp")
-    assert column.cell(row, 4) == Span("!82°", Role.WARNING)
 
 
 @pytest.mark.parametrize(("percent", "role"), [(95.0, Role.PLAIN), (95.1, Role.WARNING)])

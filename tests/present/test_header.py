@@ -27,7 +27,7 @@ def info(number: int) -> Alert:
 def totals(frame: Frame) -> str:
     """The totals of the overview, as text with single spaces."""
     shown = view(frame)
-    return " ".join(" ".join(map(plain, totals_lines(shown, device_rows(shown), 160, 2))).split())
+    return " ".join(" ".join(map(plain, totals_lines(shown, device_rows(shown), 160, 3))).split())
 
 
 def test_totals_leave_out_and_count_gpus_that_do_not_respond() -> None:
@@ -36,13 +36,13 @@ def test_totals_leave_out_and_count_gpus_that_do_not_respond() -> None:
     text = totals(builders.frame(devices=tuple(devices)))
     assert "! 3 of 4 respond" in text
     assert " 10% " in text
-    assert "1.8/2.1kW" in text
+    assert "1.8/2.1 kW" in text
     silent = tuple(builders.device(index, state=DeviceState.UNRESPONSIVE) for index in range(2))
     assert "! 0 of 2 respond" in totals(builders.frame(devices=silent))
 
 
 def test_totals_have_a_dash_where_nothing_is_known() -> None:
-    assert "util –% mem –/–G power –W" in totals(builders.frame(devices=(Device(0), Device(1))))
+    assert "util –% mem –/– GiB power – W" in totals(builders.frame(devices=(Device(0), Device(1))))
 
 
 def test_an_instance_and_its_gpu_count_once() -> None:

@@ -90,24 +90,6 @@ def test_small_processes_are_one_place_in_the_bar_and_have_its_mark_in_their_row
     )
 
 
-def test_a_single_small_process_has_its_own_cell() -> None:
-    assert bar_text(memory([40 * GIB, 20 * MIB]), 80).count("B") == 1
-
-
-def test_no_more_processes_than_letters_have_a_place() -> None:
-    fall = memory([GIB + index for index in range(40)], free=GIB)
-    groups = memory_groups(fall, 300)
-    assert [group.mark for group in groups if group.mark] == [*"ABCDEFGHIJKLMNOPQRSTUVWXYZ", OTHERS]
-    others = next(group for group in groups if group.mark == OTHERS)
-    assert {part.pid for part in others.parts} == {PID + index for index in range(14)}, "the largest have a letter"
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_full_gpu_has_a_cell_for_every_process(width: int) -> None:
-    text = bar_text(memory([70 * GIB, 60 * GIB, 3 * GIB, GIB, 4 * GIB, 2 * GIB], free=0), width)
-    assert [letter for letter in text if letter.isalpha()] == list("ABCDEF")
-
-
 @given(
     st.lists(st.integers(0, 40 * GIB), max_size=40),
     st.integers(0, 200 * GIB),
@@ -152,9 +134,3 @@ def test_parts_of_a_process_keep_their_glyphs() -> None:
     assert len(set(glyphs.values())) == len(glyphs)
     assert glyphs[PartKind.ALLOCATED] == "█"
     assert {"A", "█", "░"} <= set(bar_text(fall, 120))
-
-
-def test_without_known_parts_there_is_no_bar() -> None:
-    fall = waterfall(builders.device(0, readings={"memory_total_bytes": None}), {})
-    assert memory_groups(fall, 80) == []
-    assert plain(bar_line([], 0, 80)).strip() == ""

@@ -8,21 +8,23 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gpumon.core.model import Device, DeviceState, Frame, Host
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.ranks import HangKind, HangVerdict
 from gpumon.core.store import Store
 from gpumon.core.units import MISSING, compact_rate_text
+from gpumon.operations.training_jobs.report import TrainingJobReport, TrainingJobState
 from gpumon.present.device_table import DeviceRow, device_rows
 from gpumon.present.heat_map import HeatMode, heat_heading, heat_map, heat_map_height
 from gpumon.present.metric_style import load_role
-from gpumon.present.overview_chart import chart_section, panel_lines
+from gpumon.present.overview_chart import chart_axis, chart_section, panel_lines
 from gpumon.present.overview_plan import plan_overview
 from gpumon.present.overview_table import overview_columns, overview_line
-from gpumon.present.overview_totals import totals_lines
+from gpumon.present.overview_totals import totals_lines, verdict_line
 from gpumon.present.paint.line import Role, plain
 from gpumon.present.paint.table import fit_columns
+from gpumon.session.view_state import JobsState, OomNotice, ProbesState, ViewState
 from tests import builders
 from tests.frames import machine, troubled
-from tests.present.helpers import text, texts, view
+from tests.present.helpers import text, view
 
 GIB = 1 << 30
 ACTIVITY = {
@@ -65,7 +67,7 @@ def test_the_parts_never_want_more_lines_than_there_are(height: int, devices: in
 def test_the_chart_takes_what_devices_and_processes_leave() -> None:
     plan = plan_overview(50, 8, 4, 0, gpus=8)
     assert (plan.devices, plan.processes) == (8, 4)
-    assert plan.chart == 50 - 2 - 2 - 3 - 8 - 4 - 2
+    assert plan.chart == 50 - 2 - 3 - 3 - 8 - 4 - 2
     assert plan_overview(24, 8, 4, 0, gpus=8).devices == 8
     assert plan_overview(40, 1, 500, 0, gpus=1).chart >= 18, "with one GPU half of the screen"
 
@@ -77,14 +79,14 @@ def test_bars_are_as_long_as_their_values() -> None:
     readings = {"utilization_gpu_percent": 50.0, "memory_used_bytes": 140 * GIB, "memory_total_bytes": 140 * GIB}
     shown = table_text(builders.frame(devices=(builders.device(readings=readings),)))
     assert "50%" in shown
-    assert "!140/140G" in shown
-    assert shown.count("█") > 20
+    assert "!140/140 GiB" in shown
+    assert shown.count("━") > 20
 
 
 def test_a_missing_value_has_no_bar() -> None:
     shown = table_text(builders.frame(devices=(Device(3),)))
-    assert "░" not in shown
-    assert "█" not in shown
+    assert "─" not in shown
+    assert "━" not in shown
     assert MISSING in shown
 
 
@@ -97,13 +99,6 @@ def test_a_lost_gpu_says_across_its_row_why_and_where_to_look() -> None:
 
 def test_a_narrow_table_shows_a_fault_with_the_owner() -> None:
     assert "!too hot" in table_text(troubled(), 78)
-
-
-def test_power_at_its_limit_is_marked() -> None:
-    shown = table_text(builders.frame(devices=(builders.device(readings={"power_watts": 699.0}),)))
-    assert "█!699W" in shown
-    shown = table_text(builders.frame(devices=(builders.device(readings={"power_watts": 70.0}),)))
-    assert "▁  70W" in shown
 
 
 def test_a_name_is_shown_where_models_differ() -> None:
@@ -131,8 +126,8 @@ def test_the_totals_are_sums_over_the_gpus_that_respond() -> None:
     devices = [builders.device(index, readings={"utilization_gpu_percent": 10.0 * index}) for index in range(4)]
     devices[3] = builders.device(3, state=DeviceState.LOST)
     frame = builders.frame(devices=tuple(devices))
-    shown = text(totals_lines(view(frame), rows_of(frame), 160, 2))
-    for words in ("4×H200", "10%", "208/421G", "1.8/2.1kW", "! 3 of 4 respond", "driver 580.95.05", "192 CPUs"):
+    shown = text(totals_lines(view(frame), rows_of(frame), 160, 3))
+    for words in ("4×H200", "10%", "208/421 GiB", "1.8/2.1 kW", "! 3 of 4 respond", "580.95.05 CUDA 13.0", "192 CPUs"):
         assert words in shown
 
 
@@ -148,6 +143,50 @@ def test_the_totals_name_the_free_gpus_and_the_hottest_one() -> None:
     assert "free 128 GPUs" in text(totals_lines(view(idle), rows_of(idle), 140, 2))
 
 
+def test_what_to_know_now_is_a_line_of_facts_with_their_keys() -> None:
+    idle = builders.device(1, readings={"utilization_gpu_percent": 0, "memory_used_bytes": 52 * GIB})
+    frame = builders.frame(devices=(builders.device(0, processes=()), idle, builders.device(2)))
+    shown = view(frame)
+    for second in range(1, 1000, 2):
+        shown.store.apply(replace(frame, monotonic_seconds=100.0 + second))
+    hang = HangVerdict(HangKind.NOT_ENTERED, True, "Rank 3 has not entered it.", 3, since_seconds=40.0)
+    job = TrainingJobReport("1", "1", "llama", "ada", "", 4, TrainingJobState.HANGING, verdict=hang)
+    shown = shown._replace(
+        frame=replace(frame, monotonic_seconds=1099.0),
+        jobs=JobsState((job,), is_read=True),
+        probes=ProbesState(ooms=(OomNotice(7, "/oom", frame.time_seconds - 130),)),
+    )
+    rows = device_rows(shown)
+    assert plain(verdict_line(shown, rows, 140)) == (
+        " now    free 0 · held but idle 1 (ada, >16m, 52 GiB) · llama: rank 3 hangs 40s (4) · OOM 2m ago (6)"
+    )
+    assert plain(verdict_line(shown, rows, 64)) == " now    free 0 · llama: rank 3 hangs 40s (4) · OOM 2m ago (6)"
+    assert plain(verdict_line(shown, rows, 40)) == " now    llama: rank 3 hangs 40s (4)"
+
+
+def test_the_time_axis_starts_with_a_minute_and_is_filled_to_two_thirds() -> None:
+    store = Store()
+    for second in range(600):
+        frame = builders.frame(monotonic_seconds=1000.0 + second)
+        store.apply(frame)
+        axis = chart_axis(device_rows(ViewState(store, frame, (), ""))[0], store, 110)
+        assert axis.seconds == 55 or second >= 2 / 3 * axis.seconds
+    assert axis.seconds == 440
+
+
+def test_a_level_shows_by_density_and_color_and_is_never_a_solid_block() -> None:
+    store = Store()
+    for second in range(0, 600, 4):
+        frame = builders.frame(monotonic_seconds=1000.0 + second, interval_seconds=4.0)
+        store.apply(frame)
+    lines = chart_section(device_rows(ViewState(store, frame, (), ""))[0], store, 80, 12, None).chart
+    cells = [plain(line)[40] for line in lines[:9]]
+    assert len(set(cells)) >= 4
+    assert cells.count("⣿") <= 3
+    roles = {span.role for line in lines for span in line}
+    assert {Role.LOAD_LOW, Role.LOAD_MEDIUM, Role.LOAD_HIGH, Role.MEMORY_HISTORY} <= roles
+
+
 def test_the_rates_of_the_host_are_shown() -> None:
     host = replace(
         builders.frame().host,
@@ -157,12 +196,12 @@ def test_the_rates_of_the_host_are_shown() -> None:
         disk_write_bytes_per_second=0.0,
     )
     frame = builders.frame(host=host)
-    shown = text(totals_lines(view(frame), rows_of(frame), 200, 2))
-    assert "net ↓1.2G ↑9.0M" in shown
+    shown = text(totals_lines(view(frame), rows_of(frame), 200, 3))
+    assert "net ↓1.2G ↑9.0M B/s" in shown
     assert "disk r3.1G w0" in shown
 
 
-@given(st.integers(10, 320), st.integers(0, 2))
+@given(st.integers(10, 320), st.integers(0, 3))
 def test_no_line_of_totals_is_wider_than_the_screen(width: int, lines: int) -> None:
     for frame in (troubled(), builders.frame(devices=(Device(0),), host=Host(), driver_version=None)):
         shown = totals_lines(view(frame), rows_of(frame), width, lines)
@@ -191,18 +230,6 @@ def test_the_values_next_to_the_chart() -> None:
     for words in ("71%", "↓212G", "↑198G", "↓2.1G", "1830/1980 MHz  power cap", "utilization", "memory", "100% ┤"):
         assert words in shown
     assert "71%" not in section_text(frame, 90, 12), "there is no room"
-
-
-def test_a_low_panel_has_the_activity_in_one_line() -> None:
-    (row,) = rows_of(builders.frame(devices=(builders.device(readings=ACTIVITY),)))
-    assert texts(panel_lines(row, 40, 4, None))[0] == "SM 71%  tensor 44%  DRAM 38%  occ 52%"
-
-
-def test_the_panel_says_why_there_is_no_activity() -> None:
-    problem = Problem(ProblemCode.NOT_SUPPORTED, "GPUs before Hopper do not provide these counters.")
-    device = builders.device(problems={"sm_activity_percent": problem})
-    (row,) = rows_of(builders.frame(devices=(device,)))
-    assert "before Hopper" in text(panel_lines(row, 60, 10, None))
 
 
 def test_the_panel_of_a_lost_gpu_says_what_to_do() -> None:
@@ -235,12 +262,6 @@ def test_the_map_fits_and_shows_the_selected_gpu(gpus: int, mode: HeatMode, widt
     assert text(drawn.lines).count("▸") == 1
     x, y = next((plain(line).index("▸"), y) for y, line in enumerate(drawn.lines) if "▸" in plain(line))
     assert drawn.key_at(x, y) == selected
-
-
-def test_every_gpu_of_256_is_on_a_small_map() -> None:
-    rows = rows_of(machine(256))
-    drawn = heat_map(rows, HeatMode.UTILIZATION, None, 80, 12)
-    assert len(drawn.lines) * drawn.columns >= 256
 
 
 def test_the_map_shows_number_and_value_where_there_is_room() -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from gpumon.operations.workload import WorkloadRun
-from gpumon.present.paint.line import SERIES_ROLES, Role, plain, width_of
-from gpumon.present.paint.plot import AxisTick, Curve, plot
+from gpumon.present.paint.line import Role, width_of
 from gpumon.present.run_plots import plot_lines
 from gpumon.present.run_series import Compared, Comparison, comparisons_of, sweeps_of
 from gpumon.present.text.run import result_lines
@@ -102,14 +101,6 @@ def test_a_sweep_has_an_axis_a_legend_and_a_curve_per_metric() -> None:
     assert "\x1b" not in text(lines)
 
 
-def test_values_that_differ_much_have_a_logarithmic_axis() -> None:
-    shown = texts(plot_lines(finished(*[metric(f"done_{size}", float(size**2), "us") for size in (2, 16, 512)]), 80))
-    assert shown[1].startswith(" us, logarithmic ")
-    labels = [row.partition("┤")[0].strip() for row in shown if "┤" in row]
-    assert labels == ["1000000 us", "100000 us", "10000 us", "1000 us", "100 us", "10 us", "1 us"]
-    assert sum("●" in row for row in shown[2:]) == 3, "each at another height"
-
-
 def case(name: str, value: float, unit: str, label: str, position: float | None = None) -> dict[str, Any]:
     return metric(name, value, unit, case=label, position=position)
 
@@ -158,13 +149,6 @@ def test_positions_of_powers_of_two_have_a_logarithmic_axis_and_others_a_linear_
     assert (last - third) / (second - first) == pytest.approx(4, rel=0.2)
 
 
-def test_labels_of_an_axis_do_not_touch() -> None:
-    points = [case("speed", 5.5 + at, "GB/s", f"{1 << at} KiB", 1024.0 * (1 << at)) for at in range(20)]
-    labels = texts(plot_lines(finished(*points), 80))[-1].split()
-    assert 4 <= len(labels) < 20
-    assert labels[-1] == "524288KiB"
-
-
 def test_cases_are_compared_metric_by_metric_and_equal_values_are_not() -> None:
     metrics = [case(name, value, unit, label) for name, unit in (("speed", "steps/s"), ("memory", "bytes"))
                for label, value in (("fp32", 12.0), ("bf16", 48.0))]  # fmt: skip
@@ -181,22 +165,6 @@ def test_an_axis_of_bytes_has_round_numbers_of_their_unit() -> None:
     points = [case("peak_memory", float((at + 3) << 28), "bytes", f"batch {at}", at) for at in (1, 2, 3, 4)]
     labels = [row.partition("┤")[0].strip() for row in texts(plot_lines(finished(*points), 80)) if "┤" in row]
     assert labels == ["2.00 GiB", "1.00 GiB", "0 B"]
-
-
-def test_a_long_legend_takes_several_lines() -> None:
-    points = [case(f"a_long_name_of_curve_{letter}", 5.5 + at, "GB/s", f"{at} GPUs", at)
-              for letter in "abcdefgh" for at in (1, 2, 4)]  # fmt: skip
-    shown = texts(plot_lines(finished(*points), 80))
-    assert all(f"curve {letter}" in "".join(shown) for letter in "abcdefgh")
-    assert all(width_of(row) <= 80 for row in shown)
-
-
-def test_compared_metrics_have_bars_on_one_scale() -> None:
-    shown = texts(plot_lines(finished(metric("copy", 3.0, limit=4.0), metric("strided_read", 0.5)), 80))
-    bars = {row[1:13].strip(): row.count("█") / (row.count("█") + row.count("░")) for row in shown[2:]}
-    assert bars == {"copy": pytest.approx(0.75, abs=0.03), "strided read": pytest.approx(0.125, abs=0.03)}
-    assert "a full bar is 4 GB/s" in shown[1]
-    assert "3 GB/s" in shown[2]
 
 
 def test_a_live_metric_with_many_values_is_drawn_over_time() -> None:
@@ -218,21 +186,6 @@ def test_the_output_of_a_run_has_plots_only_where_there_is_a_terminal() -> None:
     assert not any("┤" in row for row in result_lines(run))
     assert any("┤" in row for row in result_lines(run, 100))
     assert result_lines(run, 100)[-1].startswith("matmul: ok.")
-
-
-def test_plots_are_drawn_once_for_a_width() -> None:
-    run = finished(*TRANSFER)
-    assert plot_lines(run, 100) is plot_lines(run, 100)
-    assert plot_lines(run, 80) != plot_lines(run, 100)
-
-
-def test_a_plot_does_not_change_the_next_one() -> None:
-    curve, ticks = Curve("a", (0, 1, 2), (1.0, 2.0, 3.0)), (AxisTick(0, "0"), AxisTick(3, "3"))
-    first = plot([curve], 40, 8, [AxisTick(0, "first"), AxisTick(2, "last")], ticks)
-    plot([curve] * 3, 70, 12, [], ticks)
-    assert plot([curve], 40, 8, [AxisTick(0, "first"), AxisTick(2, "last")], ticks) == first
-    assert {span.role for row in first for span in row} == {SERIES_ROLES[0], Role.DIM}
-    assert [len(plain(row)) for row in first] == [40] * 8
 
 
 def test_plotext_is_not_imported_before_there_is_something_to_draw() -> None:

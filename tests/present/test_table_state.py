@@ -5,23 +5,20 @@ from typing import NamedTuple
 
 import pytest
 
-from gpumon.core.model import DeviceState
-from gpumon.present.device_table import device_rows
-from gpumon.present.overview_table import OVERVIEW_COLUMNS
 from gpumon.present.paint.line import Role, Span, plain
-from gpumon.present.paint.table import Align, Column, Quantity, column_at, fit_columns, headings
+from gpumon.present.paint.table import Align, Column, Quantity, fit_columns, headings
 from gpumon.present.process_table import PROCESS_COLUMNS, process_rows
 from gpumon.present.table_filter import MAX_PATTERN
 from gpumon.present.table_state import (
     arranged,
-    next_sort,
+    sort_letters,
+    sort_line,
     sort_marks,
     sorted_by,
     visible_columns,
 )
 from gpumon.session.table_memory import TableState
 from tests import builders
-from tests.present.helpers import view
 
 
 class Job(NamedTuple):
@@ -124,11 +121,6 @@ def test_a_filter_that_is_not_valid_says_why_and_filters_nothing(text: str, prob
     assert len(shown(text)) == len(JOBS)
 
 
-def test_characters_that_stand_for_themselves_are_no_repetitions() -> None:
-    state = TableState(filter_text=r"name~\)\+[)]+[]+*{]+\*\*\{1\}")
-    assert arranged(JOBS, COLUMNS, state).problem == ""
-
-
 def test_a_regular_expression_that_takes_too_long_is_given_up() -> None:
     rows = [Job("a" * 5000)] * 3000
     started = time.perf_counter()
@@ -146,17 +138,15 @@ def test_rows_are_sorted_with_missing_values_last_in_both_directions() -> None:
     assert shown("mem>0", sort="name", descending=True) == ["训练", "train", "eval"]
 
 
-def test_s_goes_through_the_visible_columns_and_back_to_the_natural_order() -> None:
-    state, seen = TableState(), []
-    for _ in range(6):
-        state = next_sort(state, COLUMNS)
-        seen.append((state.sort_column, state.is_descending))
-    order = [("gpu", False), ("name", False), ("memory", True), ("age", False), ("", False)]
-    assert seen == [*order, order[0]]
-    chosen = TableState("memory", True, ("note", "age"))
-    assert next_sort(chosen, COLUMNS).sort_column == "", "the sorted column is not visible"
-    assert next_sort(next_sort(chosen, COLUMNS), COLUMNS).sort_column == "age"
-    assert next_sort(TableState(), COLUMNS[-1:]).sort_column == ""
+def test_the_picker_has_a_letter_for_each_column_and_one_line_of_any_width() -> None:
+    columns = [column for column in COLUMNS if column.sort_key is not None]
+    letters = sort_letters([*columns, *columns])
+    assert len(letters) == 2 * len(columns)
+    assert not {"s", "q"} & set(letters), "the natural order, and close"
+    assert letters["m"].id == "memory"
+    for width in (120, 60, 20):
+        assert len(plain(sort_line(letters, TableState("memory", True), width))) <= width
+    assert "▼" in plain(sort_line(letters, TableState("memory", True), 200))
 
 
 def test_a_click_on_a_heading_sorts_and_the_second_one_reverses() -> None:
@@ -177,13 +167,6 @@ def test_chosen_columns_keep_the_order_of_the_table_and_unknown_ones_are_ignored
     assert ids("gone") == ids()
 
 
-def test_a_chosen_column_does_not_wait_for_a_wide_table() -> None:
-    names = {item.column.id for item in fit_columns(visible_columns(OVERVIEW_COLUMNS, TableState()), 60)}
-    assert "pcie" not in names
-    chosen = visible_columns(OVERVIEW_COLUMNS, TableState(columns=("gpu", "pcie")))
-    assert [item.column.id for item in fit_columns(chosen, 60)] == ["gpu", "pcie"]
-
-
 @pytest.mark.parametrize(
     ("sort", "descending", "expected"),
     [
@@ -197,24 +180,6 @@ def test_the_sorted_column_is_marked(sort: str, descending: bool, expected: str)
     placed = fit_columns(visible_columns(COLUMNS, TableState()), 24)
     marked = headings(placed, sort_marks(TableState(sort, descending)))
     assert marked == (Span(expected, Role.HEADING),)
-
-
-def test_the_mark_of_a_heading_without_room_stands_in_the_gap() -> None:
-    narrow = Column[Job]("Name", 4, lambda row, _: Span(row.name), align=Align.LEFT, id="name")
-    assert plain(headings(fit_columns([narrow], 4), {"name": "▼"})) == "Name▼"
-
-
-def test_a_cell_belongs_to_the_column_above_it() -> None:
-    placed = fit_columns(visible_columns(COLUMNS, TableState()), 24)
-    at = [column_at(placed, x) for x in range(-1, 26)]
-    assert [column.id if column else "" for column in at] == [
-        "",
-        *["gpu"] * 4,
-        *["name"] * 9,
-        *["memory"] * 7,
-        *["age"] * 5,
-        "",
-    ]
 
 
 # The tables of gpumon
@@ -236,11 +201,3 @@ def test_processes_are_filtered_by_what_their_cells_show_and_by_the_complete_com
     assert pids("gpu:2 mem<=1G") == [70]
     sort = TableState("memory", is_descending=True)
     assert [row.process.pid for row in arranged(rows, PROCESS_COLUMNS, sort).rows if row.process] == [7, 70]
-
-
-def test_devices_with_errors_come_first_when_sorted_by_state() -> None:
-
-    devices = (builders.device(0), builders.device(1, state=DeviceState.LOST), builders.device(2))
-    rows = device_rows(view(builders.frame(devices=devices)))
-    state = sorted_by(TableState(), OVERVIEW_COLUMNS, "state")
-    assert next(row.device.index for row in arranged(rows, OVERVIEW_COLUMNS, state).rows) == 1

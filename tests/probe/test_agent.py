@@ -783,26 +783,6 @@ print(os.listdir(os.environ["GPUMON_PROBE_DIR"]))
     assert run(tmp_path, code, option) == ["[]"]
 
 
-def test_a_failed_write_is_not_retried_for_every_error(tmp_path: Path) -> None:
-    code = f"""
-import torch
-tries = []
-def full(ordinal):
-    tries.append(ordinal)
-    raise OSError(28, "No space left on device")
-torch.cuda.allocate(0, 1)
-torch._C._cuda_memoryStats = full
-torch._C._cuda_hasPrimaryContext = lambda ordinal: False
-for _ in range(50):
-    try:
-        torch.cuda.allocate(0, {100 * GIB})
-    except torch.OutOfMemoryError:
-        pass
-print(len(tries))
-"""
-    assert run(tmp_path, code) == ["3"]
-
-
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, "SystemExit")])
 def test_exceptions_of_signal_handlers_reach_the_program(tmp_path: Path, number: signal.Signals, expected: str) -> None:
     code = f"""
@@ -884,21 +864,6 @@ for end in ends:
 """
 
 
-@pytest.mark.parametrize("filled", FILLED)
-@pytest.mark.parametrize("python", pythons())
-def test_a_program_that_closes_all_descriptors_keeps_its_sockets(tmp_path: Path, filled: str, python: str) -> None:
-    with running(
-        tmp_path, CLOSING.format(filled=FILLED[filled], then="sys.stdin.readline()"), python=python
-    ) as program:
-        assert program.hear() == "ready"
-        probe = program.probe()
-        probe.until("statistics")
-        program.say("")
-        assert program.hear() == "filled"
-        waited(lambda: not sockets(tmp_path))
-        assert program.end() == (0, "", "")
-
-
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("filled", FILLED)
 @pytest.mark.parametrize("call", ["stop()", "start()", "startup._after_fork()"])
@@ -934,18 +899,6 @@ torch.cuda.allocate(0, 1)
 print(len(torch.cuda._observers))
 """
     assert run(tmp_path, code) == [str(observers)]
-
-
-def test_a_clock_set_back_does_not_remove_the_newest_file(tmp_path: Path) -> None:
-    folder = tmp_path / "state" / "gpumon" / "oom"
-    folder.mkdir(parents=True)
-    for number in range(12):
-        (folder / f"oom-{4_000_000_000 + number}-1-1.json.gz").write_bytes(b"")
-    with running(tmp_path, OUT_OF_MEMORY) as program:
-        program.hear()
-        (path,) = program.probe().until("statistics")["oom_files"]
-    assert Path(path).exists()
-    assert len(list(folder.iterdir())) == 10
 
 
 @pytest.mark.parametrize("rank", ["\u00b2", "9" * 5000, "-1", ""], ids=["high", "endless", "negative", "empty"])
@@ -1038,14 +991,6 @@ def test_the_next_folder_is_tried(tmp_path: Path) -> None:
         assert waited(lambda: usual_sockets(program.process.pid))
         assert program.end()[0] == 0
         assert list((tmp_path / "gpumon").iterdir()) == usual_sockets(program.process.pid) == []
-
-
-def test_a_path_too_long_for_a_socket_is_skipped(tmp_path: Path) -> None:
-    (tmp_path / ("x" * 120)).mkdir(0o700)
-    with running(tmp_path, HOLDING, GPUMON_PROBE_DIR="", XDG_RUNTIME_DIR=str(tmp_path / ("x" * 120))) as program:
-        program.hear()
-        assert waited(lambda: usual_sockets(program.process.pid))
-        assert program.end()[0] == 0
 
 
 def test_only_the_named_folder_is_used(tmp_path: Path) -> None:

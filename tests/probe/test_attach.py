@@ -170,23 +170,6 @@ def test_another_process_of_the_same_pid_is_not_it(proc: FakeProc) -> None:
     assert target.state is None
 
 
-@pytest.mark.parametrize(
-    ("program", "version"),
-    [
-        ("python3.14", (3, 14)),
-        ("python3.14t", (3, 14)),
-        ("python3.13-dbg", (3, 13)),
-        ("python3", None),
-        ("python", None),
-    ],
-)
-def test_versions_by_name(proc: FakeProc, program: str, version: tuple[int, int] | None) -> None:
-    proc.program(f"/opt/{program}")
-    target = proc.read()
-    assert target.is_interpreter
-    assert target.named_version == version
-
-
 def test_a_library_has_the_version(proc: FakeProc) -> None:
     proc.program("/opt/trainer")
     proc.write("maps", "7f00-7f01 r-xp 0 08:01 9   /opt/lib/libpython3.14.so.1.0\n")
@@ -376,16 +359,6 @@ def test_an_interpreter_that_hangs(proc: FakeProc, tmp_path: Path, monkeypatch: 
 def chosen(target: Target) -> interpreter._Interpreter:
     with interpreter._opened_program(target) as descriptor:
         return interpreter._interpreter(target, descriptor)
-
-
-def test_a_program_that_embeds_python(proc: FakeProc, tmp_path: Path) -> None:
-    (tmp_path / "trainer").touch()
-    proc.program(tmp_path / "trainer")
-    proc.write("maps", "7f00-7f01 r-xp 0 08:01 9   /opt/lib/libpython3.99.so.1.0\n")
-    target = proc.read()
-    assert "Run gpumon with Python 3.99" in refusal(lambda: interpreter.remote_exec(target, tmp_path))
-    own = dataclasses.replace(target, named_version=sys.version_info[:2])
-    assert chosen(own).program == sys.executable
 
 
 def test_root_runs_programs_of_a_user_only_as_that_user(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -703,9 +676,3 @@ def test_processes_that_disallow_the_probe(
     assert list(folders.iterdir()) == []
     process.send_signal(signal.SIGTERM)
     assert process.communicate(timeout=30) == ("", "")
-
-
-@needs_python314
-def test_variables_that_python_ignores_do_not_disable_the_probe(start: Start) -> None:
-    process = start(PYTHON314, "-I", "-c", FOR_EVER, env={"PYTHON_DISABLE_REMOTE_DEBUG": "1"})
-    assert not attach(process.pid).was_there

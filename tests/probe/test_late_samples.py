@@ -133,12 +133,6 @@ def test_an_operator_after_python_has_its_share(tmp_path: Path) -> None:
     assert differences[-1] <= 0.09, differences
 
 
-@pytest.mark.long
-def test_threads_that_compete_for_the_gil_change_nothing(tmp_path: Path) -> None:
-    seen, share = observed_shares(tmp_path, competes=True)
-    assert seen == pytest.approx(share, abs=0.3)
-
-
 def test_other_threads_are_those_of_python() -> None:
     since = observation._others_ticks(0)
     until = time.process_time() + 0.1

@@ -228,12 +228,6 @@ def test_segments_are_sorted_by_address() -> None:
     )
 
 
-@pytest.mark.long
-def test_as_many_blocks_as_a_probe_sends_are_read() -> None:
-    full = {**SEGMENT, "blocks": [[512, 500, 0]] * MAX_BLOCKS}
-    assert len(result(RequestKind.SEGMENTS, segments=[full]).segments[0].blocks) == MAX_BLOCKS
-
-
 def test_the_effect_of_emptying_the_cache() -> None:
     after = {**DEVICE, "reserved_bytes": 34 * GIB}
     actual = result(RequestKind.EMPTY_CACHE, before=[DEVICE], after=[after], seconds=0.5)

@@ -1,7 +1,5 @@
 """The memory of a process over time: columns, marks and peaks, and which process a history belongs to."""
 
-import pytest
-
 from gpumon.session.memory_history import MarkKind, MemoryHistory, Series
 from gpumon.session.probe_registry import ProbeRegistry
 from tests.ui.probing import BEGAN, GIB, PID, FakeWatcher, gpu, moment, probe, silent, statistics
@@ -71,18 +69,3 @@ def test_a_pid_that_is_used_again_is_another_process() -> None:
     watcher.inbox.put(probe(PID, statistics(), process={"command": "python another.py"}))
     registry.drain()
     assert registry.history(PID, key) is None
-
-
-def test_a_value_holds_for_any_time_without_more_work_than_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    history = MemoryHistory()
-    history.add(Series.HELD, 1000.0, GIB)
-    reads = []
-    maximum = MemoryHistory._maximum
-
-    def counted(of: MemoryHistory, series: Series, newest: int, start: int, seconds: int) -> float | None:
-        reads.append(start)
-        return maximum(of, series, newest, start, seconds)
-
-    monkeypatch.setattr(MemoryHistory, "_maximum", counted)
-    assert history.columns(Series.HELD, 2000, 3, 1.0, 1e7) == [GIB] * 3
-    assert len(reads) < 5000

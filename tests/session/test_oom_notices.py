@@ -78,16 +78,6 @@ def test_the_newest_of_a_process_is_its_alert_for_an_hour() -> None:
     assert not list(notices.findings(frame_after(OOM_ALERT_SECONDS + 61)))
 
 
-def test_a_device_that_is_gone_has_no_alert_and_an_unknown_one_is_the_hosts() -> None:
-    path = f"/tmp/oom-{NOW}-7-1.json.gz"
-    for key, devices in ((GPU.key, []), (None, [None])):
-        notices = notices_for(key)
-        notices.add(7, [path])
-        assert [device for device, _ in notices.findings(frame_after(1, builders.device(1)))] == devices
-    (finding,) = (finding for _, finding in notices.findings(frame_after(1)))
-    assert finding.detail == "PID 7 ran out of memory."
-
-
 @pytest.mark.parametrize(
     ("device", "key"),
     [

@@ -126,18 +126,6 @@ def test_a_file_that_is_not_valid_is_as_good_as_none(content: object) -> None:
     assert memory().state("processes") == BY_MEMORY
 
 
-def test_of_a_table_only_valid_entries_are_used() -> None:
-    raw = {"sort": 7, "descending": "yes", "columns": ["gpu", 3, "\x1b[2J", None, "host-memory"], "configured": "gpu"}
-    write({"schema": 1, "tables": {"processes": raw}})
-    assert memory().state("processes") == TableState(columns=("gpu", "host-memory"))
-
-
-def test_a_pipe_in_place_of_the_file_is_not_waited_for() -> None:
-    tables_file().parent.mkdir(parents=True)
-    os.mkfifo(tables_file())
-    assert load_tables() == {}
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 def test_a_file_of_another_user_is_neither_read_nor_replaced() -> None:
     write({"schema": 1, "tables": {"processes": {"sort": "pid"}}})
@@ -147,16 +135,6 @@ def test_a_file_of_another_user_is_neither_read_nor_replaced() -> None:
     assert problem is not None
     assert "belongs to another user" in problem.reason
     assert tables_file().stat().st_uid == 12345
-
-
-def test_a_folder_that_cannot_be_written_is_reported_once(state_home: Path) -> None:
-    state_home.touch()
-    problems: list[Problem] = []
-    tables = memory()
-    tables.keep("processes", BY_MEMORY, problems.append)
-    tables.keep("processes", TableState("pid"), problems.append)
-    assert tables.state("processes") == TableState("pid")
-    assert [problem.reason for problem in problems] == ["The tables are not remembered: Not a directory."]
 
 
 def save_numbered(name: str, start: Any) -> None:  # noqa: ANN401 - a barrier of multiprocessing

@@ -4,14 +4,11 @@ import gzip
 import json
 import os
 import pickle
-import signal
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.running import GPUMON, is_one_line, run, shell
-from tests.processes import is_running, tree
+from tests.cli.running import GPUMON, is_one_line, run
 from tests.snapshots.files import block, real_bytes, segment
 from tests.terminal import Terminal
 
@@ -125,15 +122,6 @@ def test_nothing_in_it(tmp_path: Path) -> None:
     assert "is empty" in done.stdout
 
 
-def test_where_it_is_started_does_not_matter(real: Path, tmp_path: Path) -> None:
-    """A file called as a module of the standard library, in the user's folder, is never imported."""
-    for name in ("pickle", "json", "gzip", "array", "argparse"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')")
-    done = shell(f'cd {tmp_path} && "$@"', "snapshot", real.name, "--json", env=ENVIRONMENT)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["file"] == real.name
-
-
 def test_in_a_terminal(real: Path) -> None:
     with Terminal([GPUMON, "snapshot", str(real)], os.environ, rows=40, cols=120) as terminal:
         terminal.wait_for("peak 1.88 GiB")
@@ -143,27 +131,3 @@ def test_in_a_terminal(real: Path) -> None:
         assert terminal.wait_exit() == 0
         assert terminal.restored()
         assert terminal.cooked()
-
-
-@pytest.mark.long
-def test_an_unreadable_file_is_reported_in_the_terminal(tmp_path: Path) -> None:
-    path = tmp_path / "bad.pickle"
-    path.write_bytes(b"hello")
-    with Terminal([GPUMON, "snapshot", str(path)], os.environ, rows=40, cols=120) as terminal:
-        terminal.wait_for("not a memory snapshot")
-        assert terminal.wait_exit() == 2
-        assert terminal.restored()
-
-
-@pytest.mark.long
-def test_a_signal_ends_it_and_its_reader(large_snapshot: Path) -> None:
-    with Terminal([GPUMON, "snapshot", str(large_snapshot)], os.environ, rows=40, cols=120) as terminal:
-        terminal.wait_for("MiB read")
-        (reader,) = [pid for pid in tree(terminal.pid) if pid != terminal.pid]
-        terminal.signal(signal.SIGTERM)
-        assert terminal.wait_exit() == 128 + signal.SIGTERM
-        assert terminal.restored()
-        deadline = time.monotonic() + 5
-        while is_running(reader):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from gpumon.core.allocator import BlockState
-from gpumon.snapshots import build
-from gpumon.snapshots import loader as loader_module
 from gpumon.snapshots.loader import SnapshotLoader
 from gpumon.snapshots.model import Amount, SnapshotFrame
 from gpumon.snapshots.trace_table import ACTIONS, Action, TraceEvents
@@ -76,14 +74,6 @@ def test_events_are_those_that_pickle_reads(name: str, tmp_path: Path, monkeypat
     assert events is not None
     assert by_loader(loader, events) == by_pickle(data)
     assert len(slow) < 50 + len(events) // 50  # else a gigabyte would take minutes
-
-
-def test_patterns_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    by_pattern = loaded(real_bytes(), 50)
-    monkeypatch.setattr(loader_module, "_MAX_LAYOUTS", 0)
-    slow = count_slow(monkeypatch)
-    assert loaded(real_bytes(), 50) == by_pattern
-    assert len(slow) == 5054
 
 
 def test_texts_of_its_own_that_a_later_event_refers_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,13 +163,6 @@ def test_who_holds_what_in_the_end() -> None:
     assert result == wanted
 
 
-def test_a_list_of_segments_alone() -> None:
-    device = device_of(pickle.dumps([segment(block(0, 1024, "active_allocated", "f"))]))
-    assert device.history is None
-    assert "No history was recorded" in device.notes[0]
-    assert [use.now for use in device.uses] == [Amount(1024, 1)]
-
-
 def test_blocks_of_torch_2_0() -> None:
     old = {
         "size": 1024,
@@ -204,46 +187,11 @@ def test_what_is_missing_or_unknown_is_passed_over() -> None:
     assert device.history.events == 2
 
 
-def test_several_devices_keep_their_numbers() -> None:
-    events = [event("alloc", 1, 100, "f", time_us=7)]
-    made = {"segments": [segment(block(9, 64), device=3)], "device_traces": [[], events, [], []]}
-    snapshot = loaded(made)
-    assert [(device.ordinal, device.history is not None) for device in snapshot.devices] == [(1, True), (3, False)]
-
-
-def test_no_segments_with_cuda_malloc_async() -> None:
-    device = device_of({"segments": [], "device_traces": [[event("alloc", 1, 100, "f", time_us=5)]]})
-    assert "cudaMallocAsync" in device.notes[0]
-    assert device.history is not None
-    assert device.history.peak == Amount(100, 1)
-
-
-def test_nothing_at_all() -> None:
-    assert loaded({"segments": [], "device_traces": [[], []]}).devices == ()
-
-
-def test_settings_are_plain() -> None:
-    settings = {"PYTORCH_CUDA_ALLOC_CONF": "a\x1b[2Jb", "max_split_size": -1, "nested": {"1": 2}}
-    assert loaded({"segments": [], "allocator_settings": settings}).settings == {
-        "PYTORCH_CUDA_ALLOC_CONF": "a\ufffd[2Jb",
-        "max_split_size": "-1",
-    }
-
-
 def test_of_a_stack_without_end_the_innermost_frames_are_kept() -> None:
     deep = [frame("f", number) for number in range(3000)]
     snapshot = loaded({"segments": [segment({**block(0, 64), "frames": deep})]})
     (use,) = snapshot.devices[0].uses
     assert [item.line for item in snapshot.frames_of(use.stack)] == list(range(1000))
-
-
-def test_of_many_deep_stacks_the_largest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "MAX_FRAMES", 10)
-    blocks = [block(number, 100 - number, "active_allocated", f"f{number}", "g", "h") for number in range(5)]
-    snapshot = loaded({"segments": [segment(*blocks)]})
-    result = [(snapshot.frames_of(use.stack)[0].name, use.now) for use in snapshot.devices[0].uses]
-    assert result[:3] == [("f0", Amount(100, 1)), ("f1", Amount(99, 1)), ("f2", Amount(98, 1))]
-    assert result[3:] == [("all other stacks, each smaller than these", Amount(97 + 96, 2))]
 
 
 def test_frames_are_made_safe() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpumon.core.problems import CommandError, ExitCode
+from gpumon.core.problems import CommandError
 from gpumon.snapshots import build, perfetto
 from gpumon.snapshots.documents import snapshot_document
 from gpumon.snapshots.model import Amount, Snapshot
@@ -96,12 +96,6 @@ def test_difference(layers: Snapshot) -> None:
     assert sum(item.amount.bytes for item in none) == 195
 
 
-def test_a_snapshot_does_not_differ_from_itself() -> None:
-    one, other = loaded(real_bytes()), loaded(real_bytes())
-    for measure in Measure:
-        assert stack_changes((one, one.devices[0]), (other, other.devices[0]), measure, innermost_first=True) == []
-
-
 def test_stacks_without_number_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "MAX_USES", 3)
     snapshot = made(*[block(number, 10 + number, "active_allocated", f"f{number}") for number in range(10)])
@@ -155,30 +149,9 @@ def test_the_trace_is_written_whole_and_over_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_trace_of_no_history(layers: Snapshot, tmp_path: Path) -> None:
-    with pytest.raises(CommandError) as caught:
-        perfetto.save(layers, tmp_path / "trace.json")
-    assert caught.value.exit_code == ExitCode.BAD_VERDICT
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_trace_where_nothing_can_be_written(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="cannot be written"):
-        perfetto.save(loaded(real_bytes()), tmp_path / "none" / "trace.json")
-
-
 def test_failed_allocations_are_in_the_trace_and_in_the_document() -> None:
     oom = {"action": "oom", "device_free": 77, "size": 5 << 30, "time_us": 8, "frames": []}
     snapshot = loaded({"segments": [], "device_traces": [[event("alloc", 0, 10, "a", time_us=5), oom]]})
     assert [event["name"] for event in perfetto.trace_events(snapshot)].count("out of memory") == 1
     (result,) = snapshot_document(snapshot, 5)["devices"][0]["history"]["ooms"]
     assert (result["requested_bytes"], result["free_bytes"]) == (5 << 30, 77)
-
-
-def test_slices_of_two_devices_are_not_taken_for_each_other() -> None:
-    traces = [[event("alloc", 1, 100 + device, "f", time_us=7)] for device in range(2)]
-    events = list(perfetto.trace_events(loaded({"segments": [], "device_traces": traces}, 5)))
-    assert all({"ph", "pid"} <= event.keys() and (event["ph"] == "M" or event["ts"] >= 0) for event in events)
-    starts = [(event["id"], event["pid"]) for event in events if event["ph"] == "b"]
-    assert starts == [(event["id"], event["pid"]) for event in events if event["ph"] == "e"]
-    assert len({name for name, _ in starts}) == 2

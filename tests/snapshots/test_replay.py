@@ -1,17 +1,15 @@
 """The replay of a history: levels, the peak and its stacks, wherever the history starts and ends."""
 
-import pickle
-from collections import Counter
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.snapshots.model import Amount, DeviceMemory, Snapshot
+from gpumon.snapshots.model import Amount, Snapshot
 from gpumon.snapshots.replay import COLUMNS
 from gpumon.snapshots.stack_tree import Measure
-from tests.snapshots.files import block, device_of, event, loaded, real_bytes, segment
+from tests.snapshots.files import block, device_of, event, loaded, segment
 
 EARLIER = "allocated before the history began"
 
@@ -82,19 +80,6 @@ def test_a_ring_that_begins_in_the_middle() -> None:
     assert names(snapshot, Measure.NOW) == {"kept": Amount(100, 1), "new": Amount(110, 2)}
 
 
-def test_an_older_block_without_a_stack() -> None:
-    traces = timed(event("alloc", 5000, 50, "new"))
-    snapshot = loaded({"segments": [segment(block(0, 100), block(5000, 50))], "device_traces": traces})
-    assert names(snapshot, Measure.NOW) == {EARLIER: Amount(100, 1), "new": Amount(50, 1)}
-    assert names(snapshot, Measure.PEAK) == names(snapshot, Measure.NOW)
-
-
-def test_an_address_that_is_used_again() -> None:
-    events = [event("alloc", 0, 10, "first"), event("free_requested", 0, 10), event("alloc", 0, 10, "second")]
-    snapshot = loaded({"segments": [segment(block(0, 10))], "device_traces": timed(*events)})
-    assert names(snapshot, Measure.NOW) == {"second": Amount(10, 1)}
-
-
 def test_the_peak_may_lie_before_the_first_event() -> None:
     """The history begins while a great block is freed, and rises no more to where it was."""
     steps = [event("alloc", 5000 + number, 1, "new") for number in range(5000)]
@@ -121,15 +106,6 @@ def test_a_history_that_leaves_out_free_requested() -> None:
     assert snapshot.devices[0].notes == ()
 
 
-def test_what_is_older_than_a_history_that_leaves_out_free_requested() -> None:
-    traces = timed(event("alloc", 0, 10, "a"), event("free_completed", 500, 70), event("alloc", 20, 5, "b"))
-    snapshot = loaded({"segments": [segment(block(0, 10), block(20, 5))], "device_traces": traces})
-    history = snapshot.devices[0].history
-    assert history is not None
-    assert (history.earlier_bytes, history.peak) == (70, Amount(80, 2))
-    assert names(snapshot, Measure.PEAK) == {"a": Amount(10, 1), EARLIER: Amount(70, 1)}
-
-
 def test_what_waits_for_a_stream_when_the_history_begins_is_not_allocated() -> None:
     traces = timed(
         event("free_completed", 500, 70),
@@ -139,13 +115,6 @@ def test_what_waits_for_a_stream_when_the_history_begins_is_not_allocated() -> N
     history = device_of({"segments": [], "device_traces": traces}).history
     assert history is not None
     assert (history.earlier_bytes, history.peak) == (0, Amount(10, 1))
-
-
-def test_what_was_there_before_is_not_less_than_what_was_freed() -> None:
-    traces = timed(event("alloc", 0, 100, "a"), event("free_requested", 500, 80))
-    history = device_of({"segments": [], "device_traces": traces}).history
-    assert history is not None
-    assert (history.earlier_bytes, history.peak) == (80, Amount(180, 2))
 
 
 def test_expandable_segments_grow_and_shrink() -> None:
@@ -182,23 +151,6 @@ def test_a_history_that_ended_before_the_snapshot() -> None:
     assert min(item.low for item in device.history.by_time.allocated) >= 0
 
 
-def test_without_times() -> None:
-    """As torch 2.0 wrote it."""
-    events = [event("alloc", number, 10, "a") for number in range(5)]
-    device = device_of({"segments": [], "device_traces": [[{**event, "time_us": 0} for event in events]]})
-    assert device.history is not None
-    assert not device.history.has_times
-    assert (device.history.duration_seconds, device.history.peak_event) == (4, 4)
-
-
-def test_times_that_run_backwards() -> None:
-    events = [event("alloc", number, 10, "a", time_us=1000 - number % 7) for number in range(5000)]
-    device = device_of({"segments": [], "device_traces": [events]})
-    assert device.history is not None
-    assert len(device.history.by_time.allocated) == len(device.history.by_event.allocated) == COLUMNS
-    assert max(item.high for item in device.history.by_time.allocated) == 50_000
-
-
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 100)), min_size=1, max_size=60))
 def test_levels_add_up(steps: list[tuple[int, int]]) -> None:
     """Against a plain count: the peak is the sum of its stacks, and the series ends at the last level."""
@@ -220,28 +172,6 @@ def test_levels_add_up(steps: list[tuple[int, int]]) -> None:
         assert len(series) == COLUMNS
         assert (series[-1].mean, max(item.high for item in series)) == (levels[-1], max(levels))
         assert all(item.low <= item.mean <= item.high for item in series)
-
-
-def test_the_real_one_against_a_plain_count() -> None:
-    trace = pickle.loads(real_bytes())["device_traces"][0]
-    level, peak, alive, at_peak = 4_194_304, 0, {}, Counter[str]()
-    for item in trace:
-        if item["action"] == "alloc":
-            level += item["size"]
-            alive[item["addr"]] = item
-            if level > peak:
-                peak, at_peak = level, Counter[str]()
-                for one in alive.values():
-                    at_peak[one["frames"][0]["name"] if one["frames"] else "no stack was recorded"] += one["size"]
-        elif item["action"] == "free_requested":
-            level -= item["size"]
-            del alive[item["addr"]]
-    snapshot = loaded(real_bytes())
-    device: DeviceMemory = snapshot.devices[0]
-    assert device.history is not None
-    assert device.history.peak.bytes == peak
-    result = {name: amount.bytes for name, amount in names(snapshot, Measure.PEAK).items()}
-    assert result == {**at_peak, EARLIER: 4_194_304}
 
 
 def test_the_largest_allocations() -> None:

@@ -1,4 +1,3 @@
-import gzip
 import io
 import os
 import subprocess
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from gpumon.core.frames import encode
 from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
-from gpumon.streams import lines, recording
 from gpumon.streams.recording import RecordingReader, RecordingWriter
 from tests.builders import frame
 
@@ -115,23 +113,6 @@ def test_flipped_bits_cost_at_most_the_lines_they_are_in(
     assert len(set(map(encode, result)) & set(map(encode, series(5)))) >= 3
 
 
-@settings(max_examples=60)
-@given(st.data())
-def test_flipped_bits_of_a_compressed_recording_never_crash(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    folder = tmp_path_factory.mktemp("flip")
-    whole = bytearray(write(folder / "day.gz", series(5)).read_bytes())
-    place = data.draw(st.integers(0, len(whole) - 1))
-    whole[place] ^= 1 << data.draw(st.integers(0, 7))
-    (folder / "flipped.gz").write_bytes(whole)
-    try:
-        result, _ = read(folder / "flipped.gz")
-    except CommandError:
-        result = series(1)
-    assert result
-
-
 def test_a_recording_of_a_newer_gpumon_says_so(tmp_path: Path) -> None:
     path = tmp_path / "day.jsonl"
     path.write_bytes(text(series(1)).replace(b'"schema":1', b'"schema":2'))
@@ -161,39 +142,6 @@ def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
         with pytest.raises(CommandError, match=reason) as caught:
             RecordingReader(path)
         assert caught.value.exit_code is ExitCode.USAGE
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
-def test_missing_permission_is_said(tmp_path: Path) -> None:
-    path = write(tmp_path / "day.jsonl", series(1))
-    path.chmod(0)
-    with pytest.raises(CommandError, match="permission denied"):
-        RecordingReader(path)
-    tmp_path.chmod(0o500)
-    with pytest.raises(CommandError, match="permission denied"):
-        RecordingWriter(tmp_path / "other.jsonl")
-
-
-@pytest.mark.parametrize("end", [b"", b"\n"])
-def test_an_endless_line_is_never_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: bytes) -> None:
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 2000)
-    monkeypatch.setattr(recording, "MAX_LINE_BYTES", 2000)
-    path = tmp_path / "day.jsonl"
-    path.write_bytes(text(series(1)) + b"x" * 3_000_000 + end + (text(series(2)[1:]) if end else b""))
-    result, reader = read(path)
-    assert result == (series(2) if end else series(1))
-    assert reader.problem is not None
-    path.write_bytes(b"x" * 3_000_000)
-    with pytest.raises(CommandError, match="not a recording"):
-        RecordingReader(path)
-
-
-def test_the_search_for_a_first_frame_ends(tmp_path: Path) -> None:
-    path = tmp_path / "zeros"
-    path.touch()
-    os.truncate(path, 1 << 40)
-    with pytest.raises(CommandError, match="not a recording"):
-        RecordingReader(path)
 
 
 @NAMES
@@ -240,13 +188,6 @@ def test_a_scan_finds_the_duration_and_moves_nothing(tmp_path: Path, name: str) 
     short.scan(never, limit=1000)
     assert short.duration_seconds is None
     assert [record.frame for record in short] == series(200)
-
-
-def test_joined_recordings_have_one_time_line(tmp_path: Path) -> None:
-    path = write(tmp_path / "day.gz", series(3))
-    path.write_bytes(path.read_bytes() + gzip.compress(text(series(3, start=10.0))))
-    reader = RecordingReader(path)
-    assert [record.seconds for record in reader] == [0.0, 1.0, 2.0, 2.0, 3.0, 4.0]
 
 
 @NAMES
@@ -303,43 +244,6 @@ def test_a_file_that_can_grow_no_more_ends_with_a_whole_record(tmp_path: Path, n
     result, reader = read(path)
     assert len(result) == int(ran.stdout) > 0
     assert reader.problem is None or "cut off" in reader.problem.reason
-
-
-@NAMES
-def test_a_signal_during_a_write_leaves_whole_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    path = tmp_path / name
-    writer = RecordingWriter(path)
-    writer.write(series(2)[0])
-    file = writer._file
-
-    class Torn:
-        closed = False
-
-        def write(self, data: memoryview) -> int:
-            file.write(data[:5])
-            raise KeyboardInterrupt
-
-        def __getattr__(self, attribute: str) -> object:
-            return getattr(file, attribute)
-
-    monkeypatch.setattr(writer, "_file", Torn())
-    with pytest.raises(KeyboardInterrupt):
-        writer.write(series(2)[1])
-    monkeypatch.setattr(writer, "_file", file)
-    writer.close()
-    result, reader = read(path)
-    assert result == series(1)
-    assert reader.problem is None
-
-
-def test_an_open_file_is_written_and_left_open() -> None:
-    target = io.BytesIO()
-    writer = RecordingWriter(target)
-    writer.write(frame())
-    writer.close()
-    assert target.getvalue() == text([frame()])
 
 
 def test_the_end_of_a_reader_is_noticed() -> None:

@@ -1,26 +1,23 @@
 import gzip
 import os
 import pty
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from gpumon.core.frames import encode
-from gpumon.core.inbox import INBOX_SIZE
-from gpumon.core.model import DeviceEvent, Frame
+from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.store import HISTORY_BUCKETS, Store
 from gpumon.session.frame_session import FrameSession
 from gpumon.streams import replay
 from gpumon.streams.base import Arrival, Discontinuity, Seekable, Stream
 from gpumon.streams.pipe import PipeStream
-from gpumon.streams.replay import MAX_FRAME_GAP_SECONDS, ReplayStream, demo_path, open_replay
+from gpumon.streams.replay import MAX_FRAME_GAP_SECONDS, ReplayStream, open_replay
 from tests.builders import device, frame
 
 FAST = 1e6
@@ -169,34 +166,12 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def test_a_move_beyond_either_end_goes_to_that_end(play: Start) -> None:
-    stream = play(series(30), paused=True)
-    wait_until(lambda: stream.position.duration_seconds is not None)
-    stream.seek(1e9)
-    take(stream, lambda taken: bool(taken) and times(taken)[-1] == 129.0)
-    wait_until(lambda: stream.position.ended)
-    stream.seek(-5.0)
-    assert times(take(stream, lambda taken: bool(taken) and times(taken)[-1] == 100.0))[0] is None
-    assert not stream.position.ended
-
-
 def test_it_stays_on_the_last_frame_and_can_be_moved_back(play: Start) -> None:
     stream = play(series(10))
     take(stream, lambda _: stream.position.ended)
     stream.seek(3.0)
     result = times(take(stream, lambda taken: stream.position.ended and len(taken) == 11))
     assert result == [None, *(100.0 + place for place in range(10))]
-
-
-@pytest.mark.long
-def test_many_frames_a_second_never_overflow_the_inbox(play: Start) -> None:
-    stream = play(series(9000, step=0.1), paused=True)
-    stream.seek(850.0)
-    wait_until(lambda: stream.position.seconds == pytest.approx(850.0) and bool(stream.inbox.arrived.is_set()))
-    result = times(take(stream, lambda taken: bool(taken) and times(taken)[-1] == pytest.approx(950.0)))
-    assert len(result) <= INBOX_SIZE
-    assert stream.inbox.lost == 0
-    assert result[result.index(None) + 1] == pytest.approx(950.0 - replay.STRIP_SECONDS, abs=0.2)
 
 
 def test_histories_are_full_after_a_move(play: Start) -> None:
@@ -219,21 +194,6 @@ def test_only_the_last_of_many_moves_counts(play: Start) -> None:
         stream.seek(float(target))
     take(stream, lambda taken: bool(taken) and times(taken)[-1] == 996.0)
     wait_until(lambda: stream.position.seconds == 896.0)
-
-
-def test_repeating_it_starts_over_and_time_goes_on(play: Start) -> None:
-    stream = play(series(3), speed=1000.0, repeat=True)
-    result = times(take(stream, lambda taken: len(taken) >= 8))
-    assert result[:8] == [100.0, 101.0, 102.0, 103.0, 104.0, 105.0, 106.0, 107.0]
-    assert not stream.position.ended
-    assert (stream.position.duration_seconds, stream.position.seconds <= 2) == (2.0, True)
-
-
-def test_a_recording_of_one_frame_repeats_in_its_interval(play: Start) -> None:
-    stream = play(series(1), speed=50.0, repeat=True)
-    started = time.monotonic()
-    take(stream, lambda taken: len(taken) >= 4)
-    assert time.monotonic() - started >= 0.05
 
 
 def test_where_recordings_were_joined_time_is_rewound(play: Start) -> None:
@@ -274,22 +234,6 @@ def test_a_long_file_is_not_searched_before_the_first_frame(play: Start, monkeyp
     assert times(take(stream, bool))[0] == 401.0, "the search for the end does not lose the next frame"
 
 
-def test_a_repeated_recording_starts_after_repetitions(play: Start) -> None:
-    stream = play(series(100), paused=True, repeat=True, watched=250.0)
-    history = take(stream, bool)
-    clock = [arrival.monotonic_seconds for arrival in history if isinstance(arrival, Frame)]
-    assert len(clock) == len(history), "time is not rewound"
-    assert clock == sorted(clock)
-    assert clock[-1] - clock[0] == pytest.approx(250, abs=2)
-    assert max(later - earlier for earlier, later in pairwise(clock)) <= 1.0
-    assert stream.position.seconds == 49.0
-    stream.set_speed(1000.0)
-    stream.set_paused(False)
-    after = times(take(stream, lambda taken: len(taken) > 200))
-    assert None not in after
-    assert after[0] == clock[-1] + 1
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("paused", [True, False])
 def test_a_short_move_forward_keeps_the_history(play: Start, paused: bool) -> None:
@@ -303,18 +247,6 @@ def test_a_short_move_forward_keeps_the_history(play: Start, paused: bool) -> No
     stream.seek(1011.5)
     assert times(take(stream, bool)) == [1111.0]
     assert moved(stream, 1001.0, 1101.0)[:2] == [None, 381.0]
-
-
-def test_alerts_and_events_of_repetitions_are_not_in_the_future(play: Start) -> None:
-    event = DeviceEvent(device().key, 79, 1_800_000_000.0, 101.0)
-    frames = [*series(1), frame(monotonic_seconds=101.0, events=(event,)), *series(1, start=102.0)]
-    stream = play(frames, speed=1000.0, repeat=True)
-    arrivals = take(stream, lambda taken: len(taken) >= 9)
-    events = [(arrival, event) for arrival in arrivals if isinstance(arrival, Frame) for event in arrival.events]
-    assert len(events) >= 2
-    for arrival, event in events:
-        assert event.monotonic_seconds == arrival.monotonic_seconds
-        assert event.time_seconds == arrival.time_seconds
 
 
 def test_damage_is_told_and_passed_over(tmp_path: Path) -> None:
@@ -339,13 +271,6 @@ def test_a_pipe_with_a_name_is_played_but_not_moved_in(tmp_path: Path) -> None:
     stream.close()
 
 
-def test_closing_does_not_wait(play: Start, tmp_path: Path) -> None:
-    started = time.monotonic()
-    play(series(10), speed=0.001).close()
-    ReplayStream(tmp_path / "day.jsonl.gz").close()
-    assert time.monotonic() - started < 5
-
-
 def test_a_pipe_tells_its_frames_its_damage_and_its_end() -> None:
     reading, writing = os.pipe()
     stream = PipeStream(reading, "box")
@@ -363,38 +288,11 @@ def test_a_pipe_tells_its_frames_its_damage_and_its_end() -> None:
     assert str(stream.problem) == "The stream ended. The screen shows the last frame."
 
 
-@pytest.mark.parametrize("data", [b"", b"bash: gpumon: command not found\n"])
-def test_a_pipe_without_a_frame_says_so(data: bytes) -> None:
-    reading, writing = os.pipe()
-    os.write(writing, data)
-    os.close(writing)
-    stream = PipeStream(reading, "box")
-    stream.start()
-    wait_until(lambda: stream.problem is not None and stream.problem.code is ProblemCode.STREAM_ENDED)
-    assert "before its first frame" in str(stream.problem)
-
-
-def test_a_compressed_pipe_is_read() -> None:
-    reading, writing = os.pipe()
-    stream = PipeStream(reading, "box")
-    stream.start()
-    os.write(writing, gzip.compress(text(series(5))))
-    os.close(writing)
-    assert take(stream, lambda taken: len(taken) == 5) == series(5)
-
-
 def test_a_file_that_is_no_recording_is_refused_before_anything_is_shown(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(CommandError) as caught:
             open_replay(path, 1.0)
         assert caught.value.exit_code is ExitCode.USAGE
-
-
-def test_a_missing_demo_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(replay, "DEMO", tmp_path / "none")
-    with pytest.raises(CommandError) as caught:
-        demo_path()
-    assert caught.value.exit_code is ExitCode.MISSING_PREREQUISITE
 
 
 FROM_INPUT = """
@@ -438,24 +336,3 @@ def test_frames_on_standard_input_leave_the_terminal_for_keys(tmp_path: Path, so
     code, said = run_on_terminal(f"{place} {program}" if source.endswith("|") else f"{program} {place}")
     assert code == 0, said
     assert f"{kind} 100.0 True typed" in said
-
-
-def test_the_terminal_itself_is_no_source(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(FROM_INPUT)
-    for redirected, reason in [("", "is a terminal"), (" <&-", "is closed")]:
-        code, said = run_on_terminal(f"{sys.executable} {tmp_path / 'program.py'}{redirected}")
-        assert code == ExitCode.USAGE
-        assert f"Standard input {reason}" in said
-
-
-def test_without_a_terminal_there_are_no_keys() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", FROM_INPUT],
-        input="",
-        capture_output=True,
-        text=True,
-        start_new_session=True,
-        check=False,
-    )
-    assert ran.returncode == ExitCode.USAGE
-    assert "no terminal to read keys from" in ran.stdout

@@ -175,6 +175,9 @@ class FakeStack:
     def warn(self, text: object) -> None:
         self.notices.append(str(text))
 
+    def say(self, text: str) -> None:
+        self.notices.append(text)
+
     def notify(self, message: str, **_: Any) -> None:  # noqa: ANN401
         self.notices.append(message)
 

@@ -4,7 +4,6 @@ import time
 from dataclasses import replace
 
 import pytest
-from rich.cells import cell_len
 from textual.pilot import Pilot
 
 from gpumon.core.episodes import HistoryEventKind
@@ -14,7 +13,6 @@ from gpumon.health.alerts.model import AlertFinding
 from gpumon.present import alerts as present_alerts
 from gpumon.present import header
 from gpumon.present.paint.line import Line, Role, plain
-from gpumon.present.text.status import status_text
 from gpumon.present.top_line import top_line
 from gpumon.session.frame_session import FrameSession
 from gpumon.session.view_state import ViewState
@@ -25,7 +23,7 @@ from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.widgets.line_table import LineTable
 from tests import builders
-from tests.frames import HOSTILE, hostile, machine
+from tests.frames import machine
 from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_lines, screen_text
 from tests.ui.test_snapshots import Compare
 
@@ -191,18 +189,6 @@ def test_an_acknowledged_alert_stays_until_it_ends_and_is_a_new_one_when_it_come
     assert host.counted(hot(31, "hw_slowdown"), hot(35, "hw_slowdown")) == [True]
 
 
-def test_acknowledging_twice_takes_it_back_and_a_pause_keeps_it() -> None:
-    host = Session()
-    (alert,) = host.after(hot(0, "hw_slowdown")).alerts
-    host.session.toggle_pause()
-    host.session.acknowledge(alert)
-    assert host.counted() == [False]
-    host.session.toggle_pause()
-    assert host.counted() == [False]
-    host.session.acknowledge(alert)
-    assert host.counted() == [True]
-
-
 def test_an_acknowledged_warning_that_becomes_critical_is_not_acknowledged() -> None:
     host = Session()
     finding = AlertFinding("test", Severity.WARNING, "Bad.")
@@ -255,17 +241,6 @@ def test_an_ended_alert_has_its_beginning_its_end_and_its_duration(monkeypatch: 
     assert "When     since 08:00:00 (3m)" in plain_lines(present_alerts.pane_lines(rows[0], 120, 9))
 
 
-async def test_the_fix_is_visible_on_a_low_terminal() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(60, 10)) as pilot:
-        await open_alerts(pilot, app, stream, *MINUTES)
-        await pilot.press("end")
-        await pilot.pause()
-        assert "To do    Check the fans, the air flow" in screen_text(app)
-        assert "- ended" in screen_text(app)
-
-
 def plain_lines(lines: list[Line]) -> str:
     return "\n".join(plain(line) for line in lines)
 
@@ -275,13 +250,6 @@ def test_information_is_not_in_the_banner() -> None:
     waiting = Alert("waiting", Severity.INFO, "Waiting.")
     assert [plain(row).strip() for row in header.banner([waiting, note], 80, 3, 0.0)] == ["! Waiting."]
     assert header.banner([note], 80, 3, 0.0) == []
-
-
-def test_the_report_marks_information_otherwise() -> None:
-    capped = tuple(builders.device(place, throttle_reasons=("sw_power_cap",)) for place in range(2))
-    text = status_text(builders.frame(devices=capped))
-    assert "i GPUs 0-1 run at their power limit, which is normal under full load." in text
-    assert "!" not in text
 
 
 # The screen
@@ -306,17 +274,6 @@ async def test_it_opens_with_its_digit_from_everywhere(size: tuple[int, int]) ->
         await pilot.press("escape")
         await pilot.pause()
         assert isinstance(app.screen_stack[-1], OverviewScreen), "it was opened in place of the device"
-
-
-async def test_a_terminal_that_is_far_too_small_does_no_harm() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(20, 5)) as pilot:
-        await open_alerts(pilot, app, stream, *MINUTES)
-        await pilot.resize_terminal(2, 1)
-        await pilot.press("escape")
-        await pilot.pause()
-        assert not isinstance(app.screen, AlertsScreen)
 
 
 async def open_alerts(pilot: Pilot[None], app: GpumonApp, stream: FakeLive, *frames: Frame) -> AlertsScreen:
@@ -366,28 +323,6 @@ async def test_a_healthy_host_has_no_problems_and_names_what_could_not_be_checke
         assert "PCIe replays: pcie_replay_count is not read." in text
 
 
-async def test_an_alert_of_the_machine_opens_nothing() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await open_alerts(pilot, app, stream, hostile())
-        await pilot.press("home", "enter")
-        await pilot.pause()
-        assert not [char for char in screen_text(app).replace("\n", "") if not char.isprintable()]
-        assert HOSTILE[:6] in screen_text(app), "markup is text"
-
-
-async def test_nothing_is_sent_for_what_stays() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 30)) as pilot:
-        await open_alerts(pilot, app, stream, machine())
-        before = screen_lines(app)
-        stream.put(replace(machine(), monotonic_seconds=101.0, time_seconds=BEGIN + 1))
-        await pilot.pause()
-        assert screen_lines(app) == before
-
-
 def test_rules_that_can_all_be_checked_are_one_line() -> None:
     readings = dict.fromkeys(
         (
@@ -400,16 +335,6 @@ def test_rules_that_can_all_be_checked_are_one_line() -> None:
         view_of(builders.frame(devices=(builders.device(readings=readings),))), 120, 5
     )
     assert plain(summary) == f" {len(ALERT_RULES)} rules checked on 1 GPU."
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("width", [20, 40, 80, 200])
-@pytest.mark.parametrize("height", [1, 4, 9])
-def test_the_pane_keeps_its_size(width: int, height: int) -> None:
-    for row in present_alerts.alert_rows(view_of(*MINUTES)):
-        pane = present_alerts.pane_lines(row, width, height)
-        assert len(pane) == height
-        assert all(cell_len(plain(line)) <= max(width, 31) for line in pane)
 
 
 def test_the_headline_names_what_there_is() -> None:

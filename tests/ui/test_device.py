@@ -13,14 +13,13 @@ from gpumon.core.model import DeviceState, Frame
 from gpumon.present.paint.area import GUTTER
 from gpumon.present.paint.line import Role
 from gpumon.ui.app import GpumonApp
-from gpumon.ui.screens.chart_choices import MetricChoiceScreen
+from gpumon.ui.screens.chart_choices import ChartChoiceScreen
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.text_lines import TextLines
 from tests import builders
-from tests.frames import HOSTILE, hostile
-from tests.ui.fakes import FakeLive, FakeRecording, Refreshes, app_on, screen_lines, screen_text
+from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_lines, screen_text
 from tests.ui.test_snapshots import Compare
 
 BEGAN = 1000.0
@@ -80,7 +79,7 @@ async def test_charts_axis_throttling_events_and_figures(size: tuple[int, int]) 
         text = screen_text(app)
         assert " GPU 0  H200  CUDA 3  driver 580.95.05" in text
         assert re.search(r"GPU utilization  \d+ %", text)
-        assert re.search(r"Power  [\d.]+ W of 700.0 W", text)
+        assert re.search(r"Temperature  \d+ °C of 92 °C", text)
         assert "now┴" in text
         assert re.search(r"(too hot|power cap).* │ .*▄", text)
         assert re.search(r"events │.*!.*!", text)
@@ -179,7 +178,7 @@ async def test_the_next_gpu_in_place_and_several_in_one_chart() -> None:
             assert f" GPU {number}  H200" in screen_lines(app)[1]
         await pilot.press("o")
         await pilot.pause()
-        assert "1 of at most 8" in screen_text(app), "this GPU is chosen"
+        assert screen_text(app).count("[x]") == 1, "this GPU is chosen"
         await pilot.press("enter", "escape")
         await pilot.pause()
         assert re.search(r"GPU utilization  ━ GPU 0 \d+ %  ━ GPU 1 5 %", screen_text(app))
@@ -200,57 +199,20 @@ async def test_metrics_are_chosen_from_a_list() -> None:
         before = screen.charts[0]
         await pilot.press("c")
         await pilot.pause()
-        assert isinstance(app.screen, MetricChoiceScreen)
+        assert isinstance(app.screen, ChartChoiceScreen)
         names = list(METRICS)
         table = app.screen.query_one("#choices", LineTable)
-        for name in ("power_watts", "temperature_celsius", "clock_sm_hertz", "clock_memory_hertz"):
+        for name in ("power_watts", "clock_sm_hertz", "clock_memory_hertz"):
             table.cursor = names.index(name)
             await pilot.press("enter")
             await pilot.pause()
-        assert "4 of at most 4" in screen_text(app), "the fifth is not taken"
+        assert "At most 4" in screen_lines(app)[-1], "the fifth is not taken"
         await pilot.press("escape")
         await pilot.pause()
         chosen = [chart.metric for chart in screen.charts]
-        assert chosen == ["utilization_gpu_percent", "memory_used_bytes", "temperature_celsius", "clock_sm_hertz"]
+        assert chosen == ["utilization_gpu_percent", "temperature_celsius", "memory_used_bytes", "clock_sm_hertz"]
         assert screen.charts[0] is before
         assert re.search(r"Temperature  56 °C of 92 °C", screen_text(app))
-
-
-async def test_only_what_changed_is_drawn_again() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(160, 50)) as pilot:
-        filled(stream, 300)
-        stream.put(training(300), training(301))
-        screen = await opened(app, pilot)
-        spy = Refreshes(screen.query_one("#charts", TextLines))
-        table = Refreshes(screen.query_one("#details", LineTable))
-        stream.put(training(301))
-        await pilot.pause()
-        assert (spy.regions, table.regions) == ([], []), "the same again"
-        await pilot.press("x", "x")
-        await pilot.pause()
-        spy.regions.clear()
-        stream.put(training(302))
-        await pilot.pause()
-        headings = [
-            row for row, text in enumerate(screen.query_one("#charts", TextLines)._lines) if " mean " in str(text)
-        ]
-        assert set(spy.rows) == set(headings), "no column has passed"
-
-
-async def test_a_pause_holds_the_charts_and_a_rewind_forgets_them() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        filled(stream, 60)
-        await opened(app, pilot)
-        await pilot.press("space")
-        held = screen_lines(app)[1:-3]
-        for second in range(60, 80):
-            stream.put(training(second))
-        await pilot.pause()
-        assert screen_lines(app)[1:-3] == held
 
 
 async def test_somebody_looks_only_while_the_screen_is_there() -> None:
@@ -299,19 +261,6 @@ async def test_every_size(size: tuple[int, int]) -> None:
         assert isinstance(app.screen, DeviceScreen)
 
 
-async def test_hostile_text_is_inert() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 50)) as pilot:
-        stream.put(hostile())
-        await opened(app, pilot)
-        app.session.store.mark(next(iter(app.session.store._histories)), HOSTILE[:6])
-        stream.put(hostile())
-        await pilot.pause()
-        assert "\x1b" not in screen_text(app)
-        assert "[bold red]" in screen_text(app)
-
-
 async def test_a_gpu_without_a_past_and_one_that_left() -> None:
     stream = FakeLive()
     app = app_on(stream)
@@ -337,14 +286,3 @@ def test_picture_of_a_gpu(snap_compare: Compare, size: tuple[int, int], theme: s
         await pilot.pause()
 
     assert snap_compare(app_on(stream, theme), terminal_size=size, run_before=press)
-
-
-def test_picture_of_the_choice_of_metrics(snap_compare: Compare) -> None:
-    stream = FakeLive()
-    filled(stream, 60)
-
-    async def press(pilot: Pilot[Any]) -> None:
-        await pilot.press("enter", "c")
-        await pilot.pause()
-
-    assert snap_compare(app_on(stream), terminal_size=(100, 30), run_before=press)

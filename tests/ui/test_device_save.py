@@ -10,7 +10,6 @@ from typing import Any, TextIO
 import pytest
 from textual.pilot import Pilot
 
-from gpumon.core.model import DeviceState
 from gpumon.core.problems import CommandError
 from gpumon.core.timeline import Timeline
 from gpumon.operations import save as operation
@@ -145,17 +144,6 @@ async def test_after_scrolling_back_it_saves_what_is_in_sight_then() -> None:
         before = read(Path((await notification(app, pilot, 2)).removeprefix("Saved ")))
         assert float(before[-1]["time_seconds"]) == float(now[-1]["time_seconds"]) - (90 + 87 // 4 - 86)
         assert len(before) == len(now)
-
-
-async def test_a_gpu_that_was_never_read_is_a_table_without_values() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(100, 40)) as pilot:
-        stream.put(training(0, state=DeviceState.LOST, age_seconds=None))
-        await opened(app, pilot)
-        await pilot.press("S")
-        lines = read(Path((await notification(app, pilot)).removeprefix("Saved ")))
-        assert not any(line[POWER] for line in lines)
 
 
 async def test_that_it_cannot_be_saved_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

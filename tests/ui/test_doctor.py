@@ -17,7 +17,7 @@ from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens import doctor
 from gpumon.ui.screens.doctor import DoctorScreen
 from gpumon.ui.screens.overview import OverviewScreen
-from tests.frames import HOSTILE, machine
+from tests.frames import machine
 from tests.processes import tree
 from tests.ui.fakes import FakeLive, Refreshes, app_on, screen_text
 from tests.ui.test_snapshots import Compare
@@ -180,17 +180,6 @@ async def test_nothing_new_sends_nothing(examinations: list[FakeExamination]) ->
         examinations[0].inbox.ring()
         await pilot.pause()
         assert refreshes.regions == []
-
-
-async def test_hostile_text_is_only_text(examinations: list[FakeExamination]) -> None:
-    async with app().run_test(size=(100, 30)) as pilot:
-        await opened(pilot)
-        examinations[0].find([Check("driver.nvml", Status.FAIL, "[/] [bold]x", "[red]fix")], is_over=True)
-        await pilot.pause()
-        text = screen_text(pilot.app)
-        assert "[/] [bold]x" in text
-        assert "[red]fix" in text
-        assert HOSTILE not in text
 
 
 async def test_a_real_examination_leaves_no_child(monkeypatch: pytest.MonkeyPatch) -> None:

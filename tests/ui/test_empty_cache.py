@@ -42,15 +42,6 @@ async def test_the_dialog_says_what_comes_back_and_cancels_by_default(training: 
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("keys", [["q"], ["ctrl+c"], ["down", "enter", "q"]])
-async def test_the_keys_that_quit_work_in_the_dialog(training: Training, keys: list[str]) -> None:
-    async with training.app.run_test(size=(100, 30)) as pilot:
-        await opened_dialog(training, pilot)
-        await pilot.press(*keys)
-        assert training.app._exit
-
-
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize("keys", [["tab", "enter"], ["down", "enter"]])
 async def test_it_shows_what_came_back_by_both_accounts(training: Training, keys: list[str]) -> None:
     async with training.app.run_test(size=(100, 30)) as pilot:
@@ -120,15 +111,6 @@ async def test_a_process_that_does_not_answer_may_do_it_yet(training: Training) 
         training.watcher.answer(problem=Problem(ProblemCode.UNRESPONSIVE, "It has not answered."))
         await pilot.pause()
         assert "No result yet. It has not answered." in screen_text(training.app)
-
-
-async def test_what_is_asked_and_the_buttons_are_in_sight_on_a_small_screen(training: Training) -> None:
-    async with training.app.run_test(size=(60, 10)) as pilot:
-        await opened_dialog(training, pilot)
-        text = screen_text(training.app)
-        assert "Have PID 4000 rank 0 call torch.cuda.empty_cache()?" in text
-        assert "Cancel" in text
-        assert "Empty the cache" in text
 
 
 async def test_read_only_does_not_offer_it(training: Training) -> None:

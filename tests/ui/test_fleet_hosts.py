@@ -82,3 +82,21 @@ async def test_hosts_lists_and_a_host_live(size: tuple[int, int]) -> None:
 
 def _notices(app: GpumonApp) -> str:
     return " ".join(notice.message for notice in app._notifications)
+
+
+@pytest.mark.usefixtures("ssh")
+async def test_hosts_are_added_from_the_screen() -> None:
+    stream = FakeLive()
+    app = GpumonApp(stream)
+    try:
+        async with app.run_test(size=(120, 40)) as pilot:
+            stream.put(machine(2))
+            await pilot.press("9")
+            assert "gpumon fleet --hosts" in screen_text(app), "how to add hosts"
+            await pilot.press(*"b/x", "enter")
+            await until(pilot, lambda: "! " in screen_text(app))
+            await pilot.press(*["backspace"] * 3, *"box01,box02", "enter")
+            await until(pilot, lambda: "6 GPUs on 2 hosts" in screen_text(app))
+            assert " 9 Fleet" in screen_lines(app)[0]
+    finally:
+        app.session.close()

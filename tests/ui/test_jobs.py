@@ -18,7 +18,7 @@ from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens.process import ProcessScreen
 from gpumon.ui.screens.why import WhyScreen
 from tests import builders, training_jobs
-from tests.frames import HOSTILE, machine
+from tests.frames import machine
 from tests.training_jobs import HANGING, JOBS, RUNS
 from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_lines, screen_text
 
@@ -103,17 +103,6 @@ async def test_a_rank_has_a_row_below_the_verdict(size: tuple[int, int]) -> None
         assert app.screen.query("#jobs")
 
 
-async def test_a_job_that_is_over_keeps_its_last_values() -> None:
-    app = app_on(stream := FakeLive())
-    async with app.run_test(size=(120, 40)) as pilot:
-        watcher = await shown(pilot, stream, RUNS)
-        await pilot.press("enter")
-        watcher.reports = ()
-        await tick(pilot, stream, 105.0)
-        assert "is over; last values" in screen_text(app)
-        assert "● running" in screen_text(app)
-
-
 @pytest.mark.parametrize(("key", "screen"), [("enter", ProcessScreen), ("w", WhyScreen)])
 async def test_keys_of_a_rank_open_its_process_and_why_it_is_slow(key: str, screen: type[Screen[Any]]) -> None:
     app = app_on(stream := FakeLive())
@@ -140,46 +129,6 @@ async def test_a_recording_has_the_jobs_that_its_processes_show() -> None:
         await pilot.press("enter")
         await pilot.pause(0.1)
         assert "4002" in screen_text(app)
-
-
-async def test_why_there_are_no_jobs() -> None:
-    app = app_on(stream := FakeLive())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await shown(pilot, stream)
-        assert "No training job" in screen_text(app)
-
-
-async def test_hostile_text_is_text() -> None:
-    app = app_on(stream := FakeLive())
-    from gpumon.core.text import safe_text
-
-    text = safe_text(HOSTILE)
-    async with app.run_test(size=(160, 50)) as pilot:
-        hostile = replace(
-            HANGING, name=text, user=text, id=text, headline=text, ranks=(training_jobs.rank(3, line=text),)
-        )
-        await shown(pilot, stream, hostile)
-        assert "\x1b" not in screen_text(app)
-        await pilot.press("enter")
-        await pilot.pause(0.1)
-        assert "[bold red]x[/bold]" in screen_text(app)
-
-
-async def test_nothing_new_sends_nothing() -> None:
-    app = app_on(stream := FakeLive())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await shown(pilot, stream, *JOBS)
-        table = app.screen.query_one("#jobs")
-        paints = []
-        refresh = table.refresh
-
-        def count(*regions: Any, **options: Any) -> Any:  # noqa: ANN401
-            paints.append(regions)
-            return refresh(*regions, **options)
-
-        table.refresh = count  # type: ignore[method-assign]
-        await tick(pilot, stream, 103.0)
-        assert not paints
 
 
 async def test_a_hang_rings_the_bell_once_and_is_an_alert(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,20 +82,6 @@ async def test_nothing_changed_costs_nothing() -> None:
         assert refreshes.regions == []
 
 
-async def test_what_is_out_of_sight_costs_nothing() -> None:
-    app = TableApp()
-    async with app.run_test(size=(WIDTH, 10)) as pilot:
-        app.table.show(many(256))
-        await pilot.pause()
-        height = app.table.size.height
-        await pilot.press("down", *["pagedown"] * 3)
-        top = app.table.scroll_offset.y
-        assert top > 0
-        refreshes = Refreshes(app.table)
-        app.table.show([row(old.key, value="13") for old in many(256)])
-        assert refreshes.rows == list(range(height))
-
-
 async def test_another_number_of_rows_draws_those_that_come_and_go() -> None:
     app = TableApp()
     async with app.run_test(size=(WIDTH, 10)) as pilot:
@@ -154,18 +140,6 @@ async def test_the_cursor_is_followed_to_a_row_that_was_not_there_before() -> No
         assert any(text.startswith("▸b") for text in shown(app.table)), shown(app.table)
 
 
-async def test_an_emptied_table_takes_keys_and_rows_again() -> None:
-    app = TableApp()
-    async with app.run_test(size=(WIDTH, 10)) as pilot:
-        app.table.show(rows("a"))
-        app.table.show([])
-        await pilot.press("down", "up", "enter", "pagedown", "end", "home")
-        app.table.show(rows("a", "b"))
-        await pilot.pause()
-        assert app.table.cursor == 0
-        assert app.chosen == []
-
-
 async def test_keys_move_through_256_rows() -> None:
     app = TableApp()
     async with app.run_test(size=(WIDTH, 10)) as pilot:
@@ -213,20 +187,3 @@ async def test_only_a_focused_table_shows_a_cursor() -> None:
         app.set_focus(None)
         await pilot.pause()
         assert shown(app.table)[0].startswith(" ")
-
-
-async def test_lines_of_text_repaint_only_when_they_change() -> None:
-    app = TableApp()
-    async with app.run_test(size=(WIDTH, 10)) as pilot:
-        lines = app.query_one(TextLines)
-        lines.show([(Span("one"),), (Span("two"),)])
-        await pilot.pause()
-        assert [lines.render_line(y).text.rstrip() for y in range(2)] == ["one", "two"]
-        refreshes = Refreshes(lines)
-        lines.show([(Span("one"),), (Span("two"),)])
-        assert refreshes.regions == []
-        lines.show([(Span("one"),), (Span("2"),)])
-        assert refreshes.regions == [Region(0, 1, 1, 1), Region(1, 1, 2, 1)], "what was longer is wiped out"
-        lines.show([])
-        await pilot.pause()
-        assert not lines.display

@@ -85,45 +85,6 @@ class Work:
         return counts
 
 
-@pytest.mark.long
-async def test_a_key_reads_what_it_needs_of_thousands_of_processes_and_makes_no_row(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    work = Work(monkeypatch)
-    stream = FakeRecording()  # of another host: nothing is read in the background
-    app = app_on(stream)
-    async with app.run_test(size=(160, 50)) as pilot:
-        stream.put(crowded(0))
-        await pilot.press("2")
-        await pilot.pause()
-        assert 1 <= work.done()["rows"] <= 3
-
-        async def work_of(*keys: str) -> dict[str, int]:
-            await pilot.press(*keys)
-            await pilot.pause()
-            return work.done(len(keys))
-
-        assert await work_of("down", "pagedown", "end", "home") == {}, "the cursor moves"
-        assert await work_of("s") == {"gpu value": 3000}, "one column sorts"
-        await work_of("slash")
-        await work_of("g", "p", "u", "colon")
-        assert await work_of("2") == {"gpu value": 3000}, "not sorted again, and no text is made"
-        assert await work_of("space", "p", "i", "d", "colon", "2") == {
-            "gpu value": 6 * 3000,
-            "pid text": 375,
-            "pid value": 375,
-        }, "an expression tests the rows that the one before it has left"
-        await work_of("escape")
-        await work_of("slash", "p")  # the text of every row
-        assert await work_of("y", "t", "h", "o", "n") == {}, "every text is made once"
-        stream.put(crowded(1))
-        await pilot.pause()
-        counts = work.done()
-        assert counts["rows"] == 1
-        assert "memory text" not in counts, "the word is in the command"
-        assert max(counts.values()) == 3000
-
-
 async def test_the_cursor_of_the_overview_moves_to_another_gpu_without_new_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from gpumon.core.allocator import EmptyCacheResult, ProbeState
+from gpumon.core.allocator import ProbeState
 from gpumon.core.model import Device, Switch
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.operations.torch_processes import GpuOwners, owners_of
 from gpumon.probe.messages import Probe, SegmentMap
 from gpumon.ui.app import GpumonApp
+from gpumon.ui.screens import probe_question
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.memory import MemoryScreen
 from gpumon.ui.screens.overview import OverviewScreen
@@ -20,7 +21,7 @@ from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.text_lines import TextLines
 from tests import builders
 from tests.frames import HOSTILE
-from tests.ui.fakes import FakeLive, FakeRecording, Refreshes, app_on, screen_lines, screen_text
+from tests.ui.fakes import FakeLive, app_on, screen_lines, screen_text
 from tests.ui.probing import BEGAN, GIB, PID, FakeWatcher, gpu, moment, probe, segments, silent, statistics
 from tests.ui.test_snapshots import Compare
 from tests.ui.training import SECONDS, Training, put_cursor, rows_of
@@ -63,15 +64,6 @@ async def test_the_note_says_what_would_free_it(training: Training) -> None:
         assert "2.00 GiB of pinned host memory" in text
 
 
-async def test_nothing_changed_and_nothing_is_drawn(training: Training) -> None:
-    async with training.app.run_test(size=(160, 50)) as pilot:
-        screen = await training.open(pilot)
-        spies = [Refreshes(lines) for lines in screen.query(TextLines)] + [Refreshes(screen.query_one(LineTable))]
-        training.stream.put(moment(19, gpu(32 * GIB), builders.device(1)))
-        await pilot.pause()
-        assert [spy.regions for spy in spies] == [[]] * len(spies)
-
-
 async def test_the_bar_follows_the_cursor(training: Training) -> None:
     async with training.app.run_test(size=(120, 40)) as pilot:
         screen = await training.open(pilot)
@@ -106,19 +98,6 @@ async def test_processes_are_matched_with_probes_once_for_each_draw(
         monkeypatch.setattr("gpumon.operations.torch_processes.owners_of", count)
         training.app.draw()
         assert len(calls) == 1
-
-
-async def test_the_chart_moves_on_by_whole_columns(training: Training) -> None:
-    async with training.app.run_test(size=(160, 50)) as pilot:
-        screen = await training.open(pilot, 21)
-        spy = Refreshes(screen.query_one("#below", TextLines))
-        training.stream.put(moment(20.5, gpu(33 * GIB), builders.device(1)))
-        await pilot.pause()
-        assert spy.rows == [], "no column has passed"
-        training.go(21, 22, 23)
-        training.app.draw()
-        await pilot.pause()
-        assert len(spy.rows) > 3
 
 
 # Which GPU, which process, and from where
@@ -160,15 +139,19 @@ async def test_it_opens_from_a_gpu_and_from_a_process(training: Training) -> Non
             await pilot.press("escape")
 
 
-async def test_keys_act_on_no_other_process_than_the_one_under_the_cursor(training: Training) -> None:
+async def test_keys_act_on_no_other_process_than_the_one_under_the_cursor(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(probe_question, "ask_for_probe", lambda _screen, pid, _policy, _then: asked.append(pid))
     async with training.app.run_test(size=(120, 40)) as pilot:
         screen = await training.open(pilot)
         assert re.search("⏎ Segments +E Empty", screen_text(training.app))
         put_cursor(screen, "PID 5000")
         await pilot.pause()
-        assert "Segments" not in screen_text(training.app)
         await pilot.press("E", "enter")
         assert training.watcher.asked == []
+        assert asked == [5000], "it may get a probe"
         assert "PID 4000 rank 0  ⣿ allocated" in screen_text(training.app), "its history stays"
 
 
@@ -203,19 +186,6 @@ async def test_without_a_probe_it_says_how_to_have_one(training: Training) -> No
         await training.press(pilot)
         for words in ("gpumon watch -- python train.py", "import gpumon.probe; gpumon.probe.start()", "attach PID"):
             assert words in screen_text(training.app)
-
-
-async def test_a_recording_says_that_it_knows_nothing_of_pytorch(watcher: FakeWatcher) -> None:
-    stream = FakeRecording()
-    app = app_on(stream)
-    async with app.run_test(size=(100, 30)) as pilot:
-        stream.put(moment(0.0))
-        await pilot.pause(0.4)
-        await pilot.press("m")
-        await pilot.pause()
-        assert "statistics require gpumon on the same host" in screen_text(app)
-        assert "▒ PID 4000" in screen_text(app)
-    assert watcher.started == 0
 
 
 @pytest.mark.sampled(1)
@@ -260,21 +230,6 @@ async def test_old_figures_say_their_age_and_a_probe_that_has_gone_leaves(traini
         await pilot.pause()
         assert "A▒ PID 4000 " in screen_text(training.app)
         assert "gpumon watch" in screen_text(training.app)
-
-
-async def test_a_paused_screen_stands_still(training: Training) -> None:
-    async with training.app.run_test(size=(120, 40)) as pilot:
-        await training.open(pilot)
-        await pilot.press("space")
-        await pilot.pause()
-        held = screen_lines(training.app)[1:-1]
-        training.go(*range(20, 60))
-        training.app.redraw()
-        await pilot.pause()
-        assert screen_lines(training.app)[1:-1] == held
-        await pilot.press("space")
-        await pilot.pause()
-        assert screen_lines(training.app)[1:-1] != held
 
 
 async def test_probes_are_looked_for_late_asked_often_while_shown_and_closed(training: Training) -> None:
@@ -406,17 +361,3 @@ def test_picture_of_a_gpu_without_a_probe(snap_compare: Compare, size: tuple[int
 def test_picture_of_the_segments(snap_compare: Compare, training: Training, size: tuple[int, int]) -> None:
     app, press = pictured(training, "enter", answer=SegmentMap(segments(), is_cut=False, seconds=0.008))
     assert snap_compare(app, terminal_size=size, run_before=press)
-
-
-@pytest.mark.long
-def test_picture_of_the_question(snap_compare: Compare, training: Training) -> None:
-    app, press = pictured(training, "E")
-    assert snap_compare(app, terminal_size=(80, 24), run_before=press)
-
-
-@pytest.mark.long
-def test_picture_of_what_came_back(snap_compare: Compare, training: Training) -> None:
-    before = statistics(reserved_bytes=60 * GIB)
-    after = statistics(reserved_bytes=48 * GIB)
-    app, press = pictured(training, "E", "tab", "enter", answer=EmptyCacheResult((before,), (after,), 0.31))
-    assert snap_compare(app, terminal_size=(80, 24), run_before=press)

@@ -9,8 +9,6 @@ from rich.segment import Segment
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gpumon.core.model import Frame
-from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens.overview import OverviewScreen
 from tests import builders
 from tests.ui.fakes import FakeLive, app_on
@@ -23,9 +21,6 @@ The doctor is not among them, because it starts programs.
 """
 
 
-HISTORY_SECONDS = 60
-"""The shortest history that gpumon has."""
-FRAMES_PER_ROUND = 20
 FRAME_SECONDS = 4
 CACHED = {"gpumon.present.paint.line.Span"}
 """The cells of tables are kept for later frames, but not more than a few screens of them."""
@@ -66,47 +61,6 @@ async def test_a_hundred_screen_changes_leave_no_widget_and_no_line_behind() -> 
         assert after["Widget"] > 0
         assert grown["Widget"] == 0
         assert grown["Strip"] < ROUNDS * len(KEYS), "less than one line for each screen"
-
-
-def frame_of_new_processes(seconds: int) -> Frame:
-    """A frame whose processes and values are in no other frame."""
-    devices = [
-        builders.device(
-            index,
-            processes=tuple(
-                builders.process(10_000 + 100 * seconds + 10 * index + number, memory_bytes=(seconds + number) << 20)
-                for number in range(4)
-            ),
-            readings={"utilization_gpu_percent": seconds % 97, "power_watts": 300.0 + seconds},
-        )
-        for index in range(4)
-    ]
-    return builders.frame(devices=tuple(devices), monotonic_seconds=100.0 + seconds)
-
-
-@pytest.mark.long
-async def test_processes_that_are_gone_leave_nothing_behind() -> None:
-    stream = FakeLive()
-    stream.start()
-    app = GpumonApp(stream, history_seconds=HISTORY_SECONDS)
-    async with app.run_test(size=(120, 40)) as pilot:
-
-        async def show(rounds: range) -> Counter[str]:
-            for number in range(rounds.start * FRAMES_PER_ROUND, rounds.stop * FRAMES_PER_ROUND):
-                stream.put(frame_of_new_processes(FRAME_SECONDS * number))
-                await pilot.pause()
-            gc.unfreeze()
-            gc.collect()
-            kinds = Counter(type(item) for item in gc.get_objects())
-            return Counter({f"{kind.__module__}.{kind.__name__}": count for kind, count in kinds.items()})
-
-        before = await show(range(1))
-        after = await show(range(1, 4))
-        grown = {
-            name: after[name] - before[name] for name in after if name.startswith("gpumon.") and name not in CACHED
-        }
-        assert after["gpumon.session.process_registry.ProcessHistory"] > 0
-        assert {name: count for name, count in grown.items() if count > FRAMES_PER_ROUND} == {}
 
 
 def test_halves_of_divided_lines_are_kept_for_a_screen_not_for_an_hour() -> None:

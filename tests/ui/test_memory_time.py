@@ -24,15 +24,3 @@ async def test_the_cursor_shows_the_memory_of_the_process_at_a_moment(training: 
         assert " ago, " not in screen_text(training.app)
         await pilot.press("escape")
         assert training.app.screen is not screen
-
-
-async def test_the_memory_of_a_gpu_without_a_probe_has_a_cursor_too(training: Training) -> None:
-    async with training.app.run_test(size=(120, 40)) as pilot:
-        await training.open(pilot, 60)
-        await pilot.press("right_square_bracket", "left", "left")
-        await pilot.pause()
-        assert re.search(r"Memory used   [\d.]+ [GM]iB .*min", screen_text(training.app))
-        await pilot.click("#below", offset=(80, 8))
-        await pilot.press("z", "x", "n")
-        await pilot.pause()
-        assert "now┴" in screen_text(training.app)

@@ -86,15 +86,6 @@ async def record(stops: tuple[Stop, ...], path: Path, monkeypatch: pytest.Monkey
     return f"{checks[-1].id} {checks[-1].status.value} {checks[-1].detail}"
 
 
-@pytest.mark.long
-@pytest.mark.usefixtures("_short_selftest")
-async def test_the_selftest_records_its_tour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "tour.svg"
-    stops = (Stop("1", ("1",)), Stop("?", ("question_mark",)), Stop("T", ("escape", "T")))
-    assert (await record(stops, path, monkeypatch)).startswith("movie ok 3 scenes, ")
-    assert len(frames_of(path.read_text())) == 3
-
-
 @pytest.mark.usefixtures("_short_selftest")
 async def test_a_tour_fails_that_shows_a_scene_twice_or_is_too_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

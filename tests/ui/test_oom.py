@@ -15,7 +15,7 @@ from gpumon.ui.screens.oom import OomScreen
 from tests import builders
 from tests.insight import oom_documents
 from tests.ui.fakes import screen_lines, screen_text, until
-from tests.ui.probing import GIB, MIB, PID, gpu, moment, probe, silent, statistics
+from tests.ui.probing import GIB, MIB, gpu, moment
 from tests.ui.training import Training
 
 NOW = 1_800_000_000
@@ -125,23 +125,3 @@ async def test_a_file_that_was_left_is_explained(
         assert screen.outcome.matches[0].evidence == {"held by": "PID 77 now"}
         await pilot.press("escape")
         assert isinstance(training.app.screen, MemoryScreen)
-
-
-async def test_a_process_that_died_of_it_is_told_although_its_probe_had_no_time(
-    training: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    folder = tmp_path / "gpumon" / "oom"
-    folder.mkdir(parents=True)
-    now = int(time.time())
-    for name in (f"oom-{now}-4000-1.json.gz", f"oom-{now - 900}-4000-1.json.gz", f"oom-{now}-4001-1.json.gz", "x"):
-        (folder / name).touch()
-    async with training.app.run_test(size=(120, 40)) as pilot:
-        await training.open(pilot)
-        training.watcher.inbox.put(silent(probe(PID, statistics())))
-        await notices_of(training, pilot, 1)
-        notices = training.app.session.probes.ooms.notices
-        assert [Path(notice.path).name for notice in notices] == [f"oom-{now}-4000-1.json.gz"]
-        await pilot.press("e")
-        await pilot.pause(0.2)
-        assert isinstance(training.app.screen, OomScreen)

@@ -10,6 +10,7 @@ from textual.widgets import TextArea
 
 from gpumon.core.model import DeviceState
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.widgets.line_table import LineTable
 from tests import builders
 from tests.frames import NO_DRIVER, machine, troubled
@@ -89,8 +90,8 @@ async def test_trouble_of_the_stream_stands_above_all_else() -> None:
         stream.problem = Problem(ProblemCode.COLLECTOR_DIED, "The collector ended: SIGSEGV.", "The next one starts.")
         stream.inbox.ring()
         await pilot.pause()
-        assert screen_lines(app)[3].startswith(" ! The collector ended: SIGSEGV. The next one starts.")
-        assert "more)" in screen_lines(app)[5]
+        assert screen_lines(app)[4].startswith(" ! The collector ended: SIGSEGV. The next one starts.")
+        assert "more)" in screen_lines(app)[6]
 
 
 async def test_silence_makes_every_row_old() -> None:
@@ -157,23 +158,6 @@ async def test_every_size_of_terminal_and_machine(gpus: int, size: tuple[int, in
         await pilot.press("enter", "down", "escape", "question_mark", "escape", "home", "end")
 
 
-@pytest.mark.long
-async def test_a_storm_of_sizes_ends_in_the_last_one() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(80, 24)) as pilot:
-        for number in range(20):
-            stream.put(later(troubled(), number))
-            await pilot.resize_terminal(*SIZES[number % len(SIZES)])
-            if number % 7 == 0:
-                await pilot.press("enter")
-        await pilot.press("escape")
-        await pilot.resize_terminal(100, 30)
-        await pilot.pause()
-        assert len(screen_lines(app)) == 30
-        assert "LOST" in screen_text(app)
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("keys", [[], ["question_mark"], ["enter"]])
 async def test_sizes_that_wait_do_not_bring_each_other_back(keys: list[str]) -> None:
@@ -187,21 +171,6 @@ async def test_sizes_that_wait_do_not_bring_each_other_back(keys: list[str]) -> 
         for _ in range(5):
             await pilot.pause(0.05)
             assert len(screen_lines(app)) == 24
-
-
-async def test_a_hidden_overview_takes_the_new_size() -> None:
-    stream = FakeRecording()
-    app = app_on(stream)
-    async with app.run_test(size=(200, 50)) as pilot:
-        stream.put(machine())
-        await pilot.press("enter")
-        await pilot.resize_terminal(80, 24)
-        await pilot.press("escape")
-        await pilot.pause()
-        lines = screen_lines(app)
-        assert len(lines) == 24
-        assert " x1 " in lines[0]
-        assert sum(line.startswith((f" {index}  ", f"▸{index}  ")) for line in lines for index in range(8)) == 8
 
 
 async def test_every_gpu_has_a_line_as_long_as_there_is_room() -> None:
@@ -281,13 +250,37 @@ async def test_many_gpus_are_a_map_in_which_one_is_selected() -> None:
         assert "GPU 16" in screen_text(app)
 
 
+async def test_a_map_over_time_compares_the_gpus() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        for second in range(0, 80, 4):
+            busy = builders.device(0, readings={"utilization_gpu_percent": 100.0 * (second < 40)})
+            idle = builders.device(1, readings={"utilization_gpu_percent": 0.0})
+            stream.put(later(builders.frame(devices=(busy, idle), interval_seconds=4.0), float(second)))
+        await pilot.press("v")
+        await pilot.pause()
+        shown = screen_text(app)
+        assert "GPU utilization of 2 GPUs over time" in shown
+        assert re.search(r"▸0 +█{10}·{10} +0%", shown)
+        assert re.search(r" 1 +·{20} +0%", shown)
+        await pilot.press("down", "s")
+        await pilot.pause()
+        assert re.search(r"▸1 .*–", screen_text(app))
+        assert isinstance(app.screen, ViewScreen)
+        assert app.screen.demand.device_keys == {busy.key, idle.key}, "SM activity is read on demand"
+        await pilot.press("v")
+        await pilot.pause()
+        assert app.screen.query_one("#devices", LineTable).cursor == 1
+
+
 # Without colors
 
 
 async def test_what_is_wrong_can_be_read_without_colours() -> None:
     stream = FakeLive()
     app = app_on(stream, theme="ansi")
-    async with app.run_test(size=(160, 40)) as pilot:
+    async with app.run_test(size=(180, 40)) as pilot:
         stream.put(troubled())
         await pilot.pause()
         await pilot.press("g")
@@ -301,7 +294,6 @@ async def test_what_is_wrong_can_be_read_without_colours() -> None:
             "UNRESPONSIVE 12s → 6",
             "!too hot",
             "!91°",
-            " 5x8 ",
             "! unattributed: no visible process owns",
         )
         for words in (*rows, " ! GPU 1 is lost"):

@@ -85,27 +85,11 @@ def test_only_the_cells_of_a_range_change(before: list[Segment], after: list[Seg
     assert shown == [_without_color_of_blank(cell) for cell in expected]
 
 
-@given(SEGMENTS, st.integers(0, WIDTH), st.integers(0, WIDTH))
-def test_cropped_as_textual_does_it(segments: list[Segment], one: int, other: int) -> None:
-    begin, end = sorted((one, other))
-    if begin == end:
-        return
-    line = strip(segments)
-    assert Strip(cropped(line, begin, end)).simplify() == line.crop(begin, end).simplify()
-
-
 def test_a_style_is_not_sent_twice() -> None:
     on_black = [Segment("ab", Style.parse("red on black")), Segment("cd", Style.parse("green on black"))]
     sent = update(strip(on_black), (0, 4))
     assert sent.count("40") == 1, "the background is the same"
     assert update(strip([Segment("abcdef", STYLES[1])]), (2, 4)).count("\x1b") == 3, "position, color, reset"
-
-
-def test_several_ranges_of_one_line_are_sent_separately() -> None:
-    sent = update(strip([Segment("abcdefghij", STYLES[1])]), (1, 2), (7, 9))
-    assert "b" in sent
-    assert "hi" in sent
-    assert "c" not in sent.replace("\x1b", "")
 
 
 @pytest.mark.parametrize("system", list(ColorSystem))

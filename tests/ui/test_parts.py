@@ -26,6 +26,7 @@ from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.doctor import DoctorScreen
 from gpumon.ui.screens.empty_cache import EmptyCacheDialog
 from gpumon.ui.screens.fleet import FleetScreen
+from gpumon.ui.screens.fleet_setup import FleetSetupScreen
 from gpumon.ui.screens.memory import MemoryScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.screens.processes import ProcessesScreen
@@ -79,7 +80,8 @@ def test_a_host_of_the_fleet_keeps_its_overview_except_below_the_fleet() -> None
     parts.open("doctor")
     assert stack.kinds == [OverviewScreen, AlertsScreen, OverviewScreen, DoctorScreen]
     parts.open("fleet")
-    assert stack.kinds == [OverviewScreen, FleetScreen]
+    assert stack.kinds == [OverviewScreen, FleetSetupScreen], "how to add hosts"
+    stack.switch_screen(FleetScreen())
     parts.open_host(messages.FleetHostRequested("box9"))
     assert (stack.kinds[-1], stack.notices) == (FleetScreen, ["box9 reports no GPU now."])
 
@@ -111,7 +113,6 @@ def test_keys_without_a_use_are_not_offered(stream: FakeStream, actions: set[str
     candidates = {"select_device", "change_pace", "seek"}
     assert {action for action in candidates if parts.applies(action, (1,))} == actions
     assert parts.applies("open_screen", ("workloads",))
-    assert not parts.applies("open_screen", ("fleet",)), "none is configured"
     stack.push_screen(DoctorScreen(None))
     stack.push_screen(QuitDialog(1))
     assert not parts.applies("select_device", (1,)), "the doctor shows no GPU, and a dialog is not in front"

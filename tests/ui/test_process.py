@@ -5,8 +5,8 @@ import re
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from tests import builders
-from tests.frames import machine, troubled
-from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_lines, screen_text
+from tests.frames import troubled
+from tests.ui.fakes import FakeLive, app_on, screen_lines, screen_text
 
 
 async def test_details_of_a_gpu_and_back() -> None:
@@ -50,16 +50,6 @@ async def test_details_of_a_process() -> None:
         assert sum(line.count("x") for line in shown.splitlines() if "xx" in line) == 100
 
 
-async def test_details_of_memory_that_nobody_owns_are_its_gpu() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 60)) as pilot:
-        device = builders.device(0, processes=(), readings={"memory_unattributed_bytes": 9 << 30})
-        stream.put(builders.frame(devices=(device,)))
-        await pilot.press("tab", "enter")
-        assert " GPU 0  H200" in screen_text(app)
-
-
 async def test_the_note_says_all_that_a_narrow_row_cannot() -> None:
     stream = FakeLive()
     app = app_on(stream)
@@ -68,15 +58,3 @@ async def test_the_note_says_all_that_a_narrow_row_cannot() -> None:
         await pilot.press("down", "enter")
         await pilot.pause()
         assert "fallen off the bus" in "\n".join(screen_lines(app)[-4:])
-
-
-async def test_details_are_laid_out_anew_in_another_size() -> None:
-    stream = FakeRecording()
-    app = app_on(stream)
-    async with app.run_test(size=(60, 24)) as pilot:
-        stream.put(machine())
-        await pilot.press("space", "enter")
-        assert "Share of the last" not in screen_text(app)
-        await pilot.resize_terminal(200, 60)
-        await pilot.pause()
-        assert "Share of the last" in screen_text(app)

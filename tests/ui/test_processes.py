@@ -13,8 +13,6 @@ import pytest
 from textual.pilot import Pilot
 
 from gpumon.core.model import Frame, Process
-from gpumon.core.problems import Problem, ProblemCode
-from gpumon.operations.device_holders import DeviceHolder, Holders
 from gpumon.operations.signals import SignalSender
 from gpumon.session.signal_controller import REMINDER_SECONDS
 from gpumon.ui.app import GpumonApp
@@ -24,7 +22,7 @@ from gpumon.ui.screens.process import ProcessScreen
 from gpumon.ui.screens.processes import ProcessesScreen
 from tests import builders
 from tests.processes import is_running, sleeper, start_ticks
-from tests.ui.fakes import FakeLive, FakeRecording, FakeStream, app_on, screen_lines, screen_text, until
+from tests.ui.fakes import FakeLive, FakeStream, app_on, screen_lines, screen_text, until
 
 GIB = 1 << 30
 IGNORES_TERM = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
@@ -139,16 +137,6 @@ async def test_what_started_a_process_stands_in_its_row(child: subprocess.Popen[
     finally:
         job.kill()
         job.wait()
-
-
-async def test_without_processes_it_says_so() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot, stream, builders.frame(devices=(builders.device(0, processes=()),)))
-        assert "No process uses a GPU." in screen_text(app)
-        await pilot.press("K", "asterisk", "t", "enter")
-        assert isinstance(app.screen, ProcessesScreen)
 
 
 # Signals
@@ -298,33 +286,6 @@ async def test_the_screen_of_a_process_shows_what_it_runs_and_waits_for() -> Non
         child.wait()
 
 
-async def test_without_a_gpu_the_reason_stands_in_place_of_the_rows() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    problem = Problem(ProblemCode.DRIVER_NOT_LOADED, "The NVIDIA kernel driver is not loaded.")
-    async with app.run_test(size=(120, 30)) as pilot:
-        await opened(pilot, stream, builders.frame(devices=(), problems={"driver": problem}))
-        assert "The NVIDIA kernel driver is not loaded." in screen_text(app)
-        assert "No process uses a GPU." not in screen_text(app)
-        stream.put(builders.frame(devices=(builders.device(0, processes=()),), monotonic_seconds=101.0))
-        await pilot.pause()
-        assert "No process uses a GPU." in screen_text(app)
-
-
-async def test_who_could_hold_unattributed_memory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = builders.device(0, readings={"memory_unattributed_bytes": 9 * GIB})
-    named = {device.key: Holders((DeviceHolder(777, "python"),), are_hidden=False)}
-    monkeypatch.setattr("gpumon.operations.device_holders.device_holders", lambda *_: named)
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(160, 30)) as pilot:
-        await opened(pilot, stream, builders.frame(devices=(device,)))
-        stream.put(builders.frame(devices=(device,), monotonic_seconds=101.0))
-        await until(pilot, lambda: "could be of PID 777 python" in screen_text(app))
-        await pilot.press("m")
-        await until(pilot, lambda: "Unattributed memory: could be of PID 777 python" in screen_text(app))
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(120, 50), (70, 60)])
 async def test_the_cursor_in_time_shows_the_values_of_that_moment(
@@ -355,16 +316,3 @@ async def test_the_cursor_in_time_shows_the_values_of_that_moment(
         assert "SM 99 %" in screen_text(app)
         await pilot.press("escape")
         assert isinstance(app.screen, ProcessesScreen)
-
-
-async def test_a_process_of_a_recording_has_only_what_was_recorded(child: subprocess.Popen[bytes]) -> None:
-    stream = FakeRecording()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 70)) as pilot:
-        await opened(pilot, stream, host(real(child.pid)))
-        await pilot.press("enter")
-        await pilot.pause(0.3)
-        text = screen_text(app)
-        assert "Command" in text
-        assert "Threads" not in text
-        assert str(Path.cwd()) not in text

@@ -7,12 +7,11 @@ from textual.pilot import Pilot
 
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.probe.messages import RequestKind, SegmentMap
-from gpumon.ui.screens.memory import MemoryScreen
-from gpumon.ui.screens.segments import AllocatorSummaryScreen, SegmentsScreen
+from gpumon.ui.screens.segments import SegmentsScreen
 from gpumon.ui.widgets.line_table import LineTable
 from tests.ui.fakes import screen_text
 from tests.ui.probing import PID, segments
-from tests.ui.training import SUMMARY, Training
+from tests.ui.training import Training
 
 
 async def opened_segments(training: Training, pilot: Pilot[Any]) -> SegmentsScreen:
@@ -64,22 +63,6 @@ async def test_segments_that_were_cut_refused_or_that_do_not_come(training: Trai
         assert "6 segments" in screen_text(training.app), "what was there stays"
 
 
-async def test_the_summary_in_full(training: Training) -> None:
-    async with training.app.run_test(size=(120, 40)) as pilot:
-        await opened_segments(training, pilot)
-        await pilot.press("v")
-        await pilot.pause()
-        assert isinstance(training.app.screen, AllocatorSummaryScreen)
-        assert training.watcher.asked[-1] == (PID, RequestKind.SUMMARY, {"ordinal": 0})
-        training.watcher.answer(SUMMARY)
-        await pilot.pause()
-        assert "PyTorch CUDA memory summary, device ID 0" in screen_text(training.app)
-        await pilot.press("r")
-        training.watcher.answer(problem=Problem(ProblemCode.NOT_FOUND, "It is gone."))
-        await pilot.pause()
-        assert "! It is gone." in screen_text(training.app)
-
-
 async def test_rows_are_made_once_for_a_map_and_a_width(training: Training) -> None:
     async with training.app.run_test(size=(120, 40)) as pilot:
         screen = await opened_segments(training, pilot)
@@ -93,12 +76,3 @@ async def test_rows_are_made_once_for_a_map_and_a_width(training: Training) -> N
         await pilot.pause()
         assert len(table.rows) == len(drawn)
         assert table.rows is not drawn
-
-
-async def test_an_answer_that_comes_when_the_screen_is_closed_is_dropped(training: Training) -> None:
-    async with training.app.run_test(size=(120, 40)) as pilot:
-        await opened_segments(training, pilot)
-        await pilot.press("escape")
-        training.watcher.answer(SegmentMap(segments(), is_cut=False, seconds=0.0))
-        await pilot.pause()
-        assert isinstance(training.app.screen, MemoryScreen)

@@ -5,9 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,8 +16,6 @@ from tests.nvml_mock import NvmlMock
 from tests.processes import is_running
 from tests.terminal import Terminal
 
-CGROUP_ROOTS = [Path("/sys/fs/cgroup", name) for name in ("", "unified", "pids")]
-"""Of version 2, of version 2 next to version 1, and of version 1."""
 IS_INITIAL = str(Path("/proc/self/ns/pid").readlink()) == INITIAL_PID_NAMESPACE
 
 
@@ -67,16 +63,6 @@ def test_in_a_container_nothing_proves_which_process_it_is(nvml_mock: NvmlMock, 
         terminal.send("q")
 
 
-@pytest.mark.long
-def test_read_only_has_no_key_for_signals(nvml_mock: NvmlMock, tmp_path: Path, stranger: int) -> None:
-    with opened(nvml_mock, tmp_path, stranger, "--read-only") as terminal:
-        shown = terminal.wait_for("Mark")
-        assert str(stranger) in shown
-        assert "K Signal" not in shown
-        assert "5 Workloads" not in shown
-        terminal.send("q")
-
-
 def works(*wrapper: str) -> bool:
     """Whether this host lets a program run in a wrapper."""
     if shutil.which(wrapper[0]) is None:
@@ -111,56 +97,3 @@ def test_without_privileges_a_process_of_another_user_gets_no_signal(
         terminal.send("\x1b[B\r")
         terminal.wait_for("does not permit this user to signal PID")
         assert is_running(other_users)
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not IS_INITIAL, reason="needs the initial PID namespace")
-def test_root_is_asked_again_before_a_signal_to_another_user(
-    nvml_mock: NvmlMock, tmp_path: Path, other_users: int
-) -> None:
-    with opened(nvml_mock, tmp_path, other_users) as terminal:
-        terminal.wait_for(rf"{other_users}.*sleep 60")
-        terminal.send("K")
-        terminal.wait_for(r"Send a signal to 1 process\?")
-        terminal.send("\x1b[B\r")
-        terminal.wait_for(r"Send SIGTERM")
-        assert is_running(other_users)
-        terminal.send("\x1b")
-        terminal.wait_for(rf"Idle +Command[\s\S]* {other_users} ")
-        assert is_running(other_users)
-
-
-@pytest.mark.long
-def test_a_process_in_a_cgroup_of_a_container_is_named_after_it(
-    nvml_mock: NvmlMock, tmp_path: Path, stranger: int
-) -> None:
-    """A real cgroup whose name is that of a container."""
-    if not IS_INITIAL:
-        pytest.skip("needs the initial PID namespace")
-    container = "3f" * 32
-    roots = [root for root in CGROUP_ROOTS if (root / "cgroup.procs").exists() and os.access(root, os.W_OK)]
-    if not roots:
-        pytest.skip("this host has no cgroups to write to")
-    group = roots[0] / f"docker-{container}.scope"
-    try:
-        group.mkdir()
-        (group / "cgroup.procs").write_text(str(stranger))
-    except OSError as error:
-        with suppress(OSError):
-            group.rmdir()
-        pytest.skip(f"this user cannot make a cgroup: {error}")
-    try:
-        with opened(nvml_mock, tmp_path, stranger) as terminal:
-            terminal.resize(30, 200)
-            terminal.wait_for(rf"Container[\s\S]*{stranger}.*{container[:8]}.*sleep 60")
-            terminal.send("q")
-    finally:
-        os.kill(stranger, signal.SIGKILL)
-        os.waitid(os.P_PID, stranger, os.WEXITED | os.WNOWAIT)
-        deadline = time.monotonic() + 5
-        while group.exists():
-            try:
-                group.rmdir()
-            except OSError:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)

@@ -14,10 +14,8 @@ from gpumon.core.holes import SegmentLayout
 from gpumon.core.problems import CommandError
 from gpumon.present.paint.line import plain
 from gpumon.present.snapshot import totals_lines, who_text
-from gpumon.present.snapshot_chart import HistoryAxis, chart_lines
 from gpumon.present.snapshot_view import View
 from gpumon.snapshots.model import Snapshot
-from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.reading import ReadingScreen, progress_lines
 from gpumon.ui.screens.snapshot import SnapshotScreen
 from gpumon.ui.viewer_app import ViewerApp, snapshot_app
@@ -185,33 +183,6 @@ async def test_every_view() -> None:
         assert "[difference]" in screen_text(app)
 
 
-async def test_search_and_leave_it() -> None:
-    app = shown(real())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("i")
-        everything = rows(app)
-        await pilot.press("slash", *"DROPOUT")
-        await pilot.pause()
-        assert len(rows(app)) < len(everything)
-        assert "dropout" in rows(app)[0]
-        assert "3 stacks with 'DROPOUT'" in screen_text(app)
-        assert set(keys(app)) >= {"enter", "escape"}
-        assert "q" not in keys(app)
-        await pilot.press("enter")
-        assert app.focused is table(app)
-        await pilot.press("escape")
-        await pilot.pause()
-        assert rows(app) == everything
-
-
-async def test_search_for_nothing_that_is_there() -> None:
-    app = shown(real())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("slash", *"[/nowhere]", "enter", "enter", "left", "right")
-        assert rows(app) == []
-        assert "0 stacks" in screen_text(app)
-
-
 async def test_devices() -> None:
     app = shown(made())
     async with app.run_test(size=(120, 40)) as pilot:
@@ -232,13 +203,6 @@ async def test_devices() -> None:
         assert "right_square_bracket" not in keys(app)
 
 
-async def test_names_are_data() -> None:
-    app = shown(made())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("down")
-        assert "[/]\ufffd[2J" in screen_text(app)
-
-
 async def test_the_chart_over_time() -> None:
     app = shown(real())
     async with app.run_test(size=(120, 40)) as pilot:
@@ -247,28 +211,6 @@ async def test_the_chart_over_time() -> None:
         await pilot.pause()
         assert "3.97 s" in screen_text(app)
         assert "(u: events axis)" in screen_text(app)
-
-
-async def test_help_theme_and_quit() -> None:
-    app = shown(real())
-    async with app.run_test(size=(100, 50)) as pilot:
-        await pilot.press("question_mark")
-        assert isinstance(app.screen, HelpScreen)
-        assert "fragmentation" in screen_text(app)
-        await pilot.press("escape")
-        assert isinstance(app.screen, SnapshotScreen)
-        theme = app.theme
-        await pilot.press("T")
-        assert app.theme != theme
-        await pilot.press("q")
-    assert app.return_code == 0
-
-
-async def test_a_file_without_anything() -> None:
-    app = shown(loaded({"segments": [], "device_traces": []}))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("v", "i", "left_square_bracket", "right_square_bracket", "u", "enter", "slash", "a", "escape")
-        assert "The snapshot is empty" in screen_text(app)
 
 
 @pytest.mark.sampled(1)
@@ -280,37 +222,6 @@ async def test_every_size(size: tuple[int, int]) -> None:
         await pilot.resize_terminal(60, 20)
         await pilot.pause()
         assert max(map(len, screen_lines(app))) <= 60
-
-
-async def test_nothing_is_sent_for_what_is_the_same() -> None:
-    app = shown(real())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.pause()
-        screen = app.screen
-        assert isinstance(screen, SnapshotScreen)
-        before = [row.line for row in table(app).rows]
-        screen.draw()
-        assert [row.line for row in table(app).rows] == before
-
-
-@pytest.mark.parametrize("axis", list(HistoryAxis))
-@pytest.mark.parametrize("width", [30, 80, 200, 3000])
-def test_the_peak_stands_where_it_is(axis: HistoryAxis, width: int) -> None:
-    history = real().devices[0].history
-    assert history is not None
-    marks, *drawn, _ = [plain(row) for row in chart_lines(history, axis, width, 8)]
-    assert len(drawn) == 8
-    assert all(len(row) == width for row in (marks, *drawn))
-    column = marks.index("▼") - 10
-    assert column == int(axis.share(history, history.peak_event, history.peak_seconds) * (width - 10))
-    top = next(item for item in drawn if item[10:].strip())
-    assert top == drawn[0]
-
-
-def test_there_is_no_chart_where_there_is_no_room() -> None:
-    history = real().devices[0].history
-    assert history is not None
-    assert chart_lines(history, HistoryAxis.TIME, 25, 8) == []
 
 
 def test_totals_fit_and_say_it_all() -> None:

@@ -1,7 +1,6 @@
 """What a person's terminal meets: gpumon itself in a pseudo-terminal, on a stand-in for the driver."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -17,7 +16,7 @@ from gpumon.core.frames import encode
 from tests import builders
 from tests.cli.running import GPUMON as PROGRAM
 from tests.nvml_mock import NvmlMock
-from tests.processes import PROC, is_running, state, tree, wait_gone
+from tests.processes import PROC, state, tree, wait_gone
 from tests.terminal import Terminal
 
 pytestmark = pytest.mark.xdist_group("clock")
@@ -172,28 +171,6 @@ def test_quit_key_works_whatever_the_driver_does(
         assert seconds < QUIT_GUARD_SECONDS
 
 
-SLOW_CLOSE = """
-import asyncio, sys
-from textual.app import App
-async def slow(self):
-    await asyncio.sleep(60)
-App._close_all = slow
-from gpumon.cli import main
-main()
-"""
-
-
-@pytest.mark.long
-def test_quit_does_not_wait_until_every_widget_is_closed(environment: dict[str, str]) -> None:
-    with Terminal([sys.executable, "-c", SLOW_CLOSE], environment) as terminal:
-        pids = tree(opened(terminal).pid)
-        terminal.send("q")
-        assert terminal.wait_exit() == 0
-        assert_given_back(terminal)
-        assert LEAVING.fullmatch(terminal.raw.rpartition(b"\x1b[?1049l")[2]), terminal.raw[-300:]
-        assert_all_gone(pids)
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("key", ["\x03", "q"])
 def test_ctrl_c_and_q_in_the_help(environment: dict[str, str], key: str) -> None:
@@ -252,16 +229,6 @@ def test_a_terminal_that_goes_away_ends_everything(
         terminal.hang_up()
         assert terminal.wait_exit() == 128 + signal.SIGHUP
         assert_all_gone(pids, 2.0)
-
-
-@pytest.mark.long
-def test_an_ignored_hang_up_stays_ignored(environment: dict[str, str]) -> None:
-    with Terminal(GPUMON, environment, ignored=[signal.SIGHUP]) as terminal:
-        opened(terminal).signal(signal.SIGHUP)
-        time.sleep(0.5)
-        assert terminal.process.poll() is None
-        terminal.send("?")
-        terminal.wait_for("KEYS")
 
 
 NOTE_FRAMES = """
@@ -342,29 +309,6 @@ def test_sigterm_ends_it_while_nobody_reads(environment: dict[str, str]) -> None
             time.sleep(0.05)
         assert_given_back(terminal)
         assert b"Traceback" not in terminal.raw
-
-
-SLOW_THREADS = """
-from gpumon.ui import terminal
-terminal._WAKE_SECONDS = 1.0
-from gpumon.cli import main
-main()
-"""
-
-
-@pytest.mark.long
-def test_what_ends_late_does_not_keep_the_terminal(environment: dict[str, str]) -> None:
-    program = [sys.executable, "-c", SLOW_THREADS, "--interval", "0.2"]
-    with Terminal(program, environment, rows=100, cols=300) as terminal:
-        opened(terminal)
-        flood(terminal)
-        terminal.signal(signal.SIGTERM)
-        assert terminal.wait_exit() == 128 + signal.SIGTERM
-        terminal.resume_reading()
-        deadline = time.monotonic() + 10
-        while not terminal.restored() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert_given_back(terminal)
 
 
 # Suspending and sizes
@@ -501,19 +445,6 @@ def test_command_lines_are_inert_on_the_screen(nvml_mock: NvmlMock, hostile_pids
         assert match is None, raw[match.start() - 40 : match.end() + 40]
 
 
-def test_command_lines_are_inert_in_texts(nvml_mock: NvmlMock, hostile_pids: list[int]) -> None:
-    environment = nvml_mock.environment(gpus=1, pids=hostile_pids, NVML_MOCK_PROCS="8")
-    text = subprocess.run([GPUMON[0], "status"], env=environment, capture_output=True, check=True).stdout
-    document = subprocess.run([GPUMON[0], "status", "--json"], env=environment, capture_output=True, check=True).stdout
-    for output in (text, document):
-        assert FOREIGN_ESCAPE.search(output) is None
-        assert b"\x1b" not in output
-    (device,) = json.loads(document)["devices"]
-    commands = [process["command"] for process in device["processes"]]
-    assert len(commands) == len(hostile_pids)
-    assert all(command.isprintable() and len(command) <= 512 for command in commands)
-
-
 # The mouse
 
 
@@ -522,6 +453,7 @@ def row_of(terminal: Terminal, pattern: str) -> int:
     return next(number for number, line in enumerate(terminal.screen().splitlines(), 1) if re.search(pattern, line))
 
 
+@pytest.mark.long
 def test_the_mouse_moves_opens_and_scrolls(nvml_mock: NvmlMock) -> None:
     with Terminal(GPUMON, nvml_mock.environment(gpus=64), rows=24, cols=100) as terminal:
         opened(terminal)
@@ -564,35 +496,4 @@ def test_nothing_changed_is_no_byte(environment: dict[str, str], tmp_path: Path)
         assert terminal.written == before
 
 
-@pytest.mark.long
-def test_a_machine_of_eight_costs_a_thin_link_little(
-    nvml_mock: NvmlMock, sleepers: Callable[[int], list[int]], record_property: Callable[[str, object], None]
-) -> None:
-    environment = nvml_mock.environment(gpus=8, pids=sleepers(32), NVML_MOCK_PROCS="4")
-    with Terminal([GPUMON[0], "--interval", "1"], environment, rows=50, cols=160) as terminal:
-        opened(terminal)
-        time.sleep(1)
-        before, started = terminal.written, time.monotonic()
-        time.sleep(3)
-        rate = (terminal.written - before) / (time.monotonic() - started)
-        record_property("bytes_per_second", rate)
-        print(f"8 GPUs with 4 processes each on 160x50: {rate:.0f} bytes/s")
-        assert 0 < rate < 10 * 1024
-
-
 # The end of the collector, seen on the screen
-
-
-@pytest.mark.long
-def test_a_collector_that_dies_is_said_and_replaced(environment: dict[str, str]) -> None:
-    with Terminal(GPUMON, environment) as terminal:
-        _, collector, *_ = tree(opened(terminal).pid)
-        os.kill(collector, signal.SIGKILL)
-        terminal.wait_for("The collector ended: SIGKILL")
-        assert_gone = wait_gone(collector, 10)
-        assert assert_gone
-        deadline = time.monotonic() + 15
-        while len(tree(terminal.pid)) < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        assert is_running(terminal.pid)

@@ -75,6 +75,26 @@ def role_color(app: GpumonApp, role: Role) -> Rgb:
 # Contrast
 
 
+@pytest.mark.parametrize("name", [name for name in BUILT_IN if name not in {ANSI, MONO}])
+def test_every_palette_is_readable_and_marks_the_row_under_the_cursor(name: str) -> None:
+    colors = {key: rgb(color) for key, color in BUILT_IN[name].colors.items()}
+    low = {
+        (role.value, ground): ratio
+        for role in TEXT_ROLES
+        for ground in BACKGROUNDS
+        if (ratio := contrast(colors[role.value], colors[ground])) < MIN_TEXT_CONTRAST
+    }
+    assert low == {}
+    assert min(contrast(colors["cursor-row"], colors[ground]) for ground in ("background", "panel")) >= MIN_ROW_CONTRAST
+    assert contrast(colors["grid"], colors["background"]) >= MIN_ROW_CONTRAST
+
+
+def test_the_themes_that_people_know_are_there() -> None:
+    known = {"nord", "gruvbox", "catppuccin", "dracula", "tokyo-night", "solarized-dark", "solarized-light"}
+    assert known <= BUILT_IN.keys()
+    assert len(BUILT_IN) >= 12
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("theme", COLORED)
 async def test_text_is_readable_in_every_role_on_every_background(theme: str) -> None:
@@ -229,6 +249,7 @@ async def test_a_theme_of_the_user_sets_some_colors_and_keeps_those_of_its_base(
         assert role_color(app, Role.ACCENT) == (0, 0x44, 0x88)
         assert app.screen.background_colors[1].rgb == (0xEE, 0xF6, 0xFF)
         app.action_theme()
+        await pilot.pause()
         assert app.theme == DARK, "after the themes of the user come the first ones again"
 
 

@@ -158,7 +158,7 @@ async def test_the_table_of_kernels_is_sorted_and_filtered() -> None:
         assert [plain(row.line).split()[0] for row in rows[:3]] == ["800", "800", "720"]
         await pilot.press("slash", *"nccl", "enter")
         assert len(app.screen.query_one("#kernels", LineTable).rows) == 1
-        await pilot.press("slash", "escape", "s", "s")
+        await pilot.press("slash", "escape", "s", "c")
         assert "Count▼" in screen_text(app)
 
 

@@ -7,8 +7,12 @@ import pytest
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.step_classes import DATA
 from gpumon.insight.bottlenecks.slowness_verdict import judge_run
+from gpumon.operations.attaching import ProbePlan
 from gpumon.operations.why.examination import PASSIVE, TRACE, ExaminationProgress, Listener, WhyReport
+from gpumon.ui.app import GpumonApp
+from gpumon.ui.screens import probe_question
 from gpumon.ui.screens import why as screen_module
+from gpumon.ui.screens.confirm import LoadProbeDialog
 from gpumon.ui.screens.process import ProcessScreen
 from gpumon.ui.screens.why import WhyScreen
 from tests import builders
@@ -52,6 +56,7 @@ class FakeExamination:
 def examination(monkeypatch: pytest.MonkeyPatch) -> FakeExamination:
     fake = FakeExamination(report())
     monkeypatch.setattr(screen_module, "examine_process", fake.examine)
+    monkeypatch.setattr(screen_module, "ask_for_probe", lambda screen, pid, policy, then: then(None))
     return fake
 
 
@@ -142,3 +147,45 @@ async def test_the_key_of_a_process_opens_it(examination: FakeExamination) -> No
         await pilot.pause(0.1)
 
         assert isinstance(app.screen, WhyScreen)
+
+
+class FakeLoading:
+    """Two ranks without a probe."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.loaded: list[tuple[int, ...]] = []
+        self.plan = ProbePlan("pretrain.py", (), (4242, 4243), {}, is_own=True)
+        monkeypatch.setattr(probe_question, "plan_for", lambda _: self.plan)
+        monkeypatch.setattr(probe_question, "load_probes", self.load)
+        monkeypatch.setattr(screen_module, "examine_outside", lambda *_: report(("outside",)))
+        monkeypatch.setattr(screen_module, "examine_process", lambda *_, **__: report())
+
+    def load(self, pids: tuple[int, ...]) -> dict[int, object]:
+        self.loaded.append(pids)
+        return dict.fromkeys(pids, object())
+
+
+@pytest.mark.parametrize(
+    ("load_probe", "is_asked", "button", "loaded"),
+    [("ask", True, "yes", True), ("ask", True, "no", False), ("own", False, "", True), ("never", False, "", False)],
+)
+async def test_without_a_probe_it_asks_once_for_the_whole_job(
+    load_probe: str, is_asked: bool, button: str, loaded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loading = FakeLoading(monkeypatch)
+    stream = FakeLive()
+    app = GpumonApp(stream, load_probe=load_probe)
+    async with app.run_test(size=(120, 40)) as pilot:
+        stream.put(builders.frame())
+        await pilot.pause()
+        screen = WhyScreen(4242)
+        await app.push_screen(screen)
+        await pilot.pause(0.2)
+        assert isinstance(app.screen, LoadProbeDialog) == is_asked
+        if is_asked:
+            assert "Load the probe into 2 processes of pretrain.py? They stop for about 1 ms." in screen_text(app)
+            await pilot.click(f"#{button}")
+            await pilot.pause(0.3)
+        assert loading.loaded == ([(4242, 4243)] if loaded else [])
+        assert isinstance(screen.report, WhyReport)
+        assert screen.report.stages == (PASSIVE if loaded else "outside",)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
-from textual.widget import Widget
 from textual.widgets import Button, Input
 
 from gpumon.core.model import Frame
@@ -29,8 +28,8 @@ from gpumon.workload_runs.interpreter import Interpreter
 from gpumon.workload_runs.protocol import VerdictKind
 from gpumon.workload_runs.supervised_run import RunEnded
 from tests import builders, runs
-from tests.frames import HOSTILE, machine
-from tests.ui.fakes import FakeLive, FakeRecording, FakeStream, Refreshes, app_on, screen_text, seen, until
+from tests.frames import machine
+from tests.ui.fakes import FakeLive, FakeRecording, FakeStream, app_on, screen_text, seen, until
 
 PATIENCE_SECONDS = 15.0
 PYTHON = Interpreter(Path("/opt/torch/bin/python"), "PATH")
@@ -323,20 +322,6 @@ async def test_runs_are_opened_and_stopped_from_the_table() -> None:
         await seen(pilot, "STOPPING")
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.usefixtures("shelf")
-@pytest.mark.parametrize("verdict", ["ok", "warn", "fail", "cancelled"])
-async def test_every_verdict_can_be_read(verdict: str) -> None:
-    app = app_on(FakeLive())
-    app.session.workloads.registry.runs = [runs.ended_run(verdict)]
-    async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("5")
-        assert verdict.upper() in screen_text(app)
-        assert "+1.2 %" in screen_text(app)
-        await pilot.press("tab", "enter")
-        assert f"{verdict.upper()}  " in screen_text(app)
-
-
 # The form
 
 
@@ -384,21 +369,6 @@ async def test_defaults_follow_the_device_and_what_was_typed_stays() -> None:
         assert [target.label for target in form._targets] == ["GPU 0", "GPU 1"]
 
 
-@pytest.mark.usefixtures("shelf")
-async def test_choices_go_round() -> None:
-    app = app_on(FakeLive())
-    async with app.run_test(size=(100, 40)) as pilot:
-        form = await open_form(pilot, "matmul")
-        form.query_one("ParameterField #value").focus()
-        await pilot.press("enter", "enter")
-        assert "[bf16]" in screen_text(app)
-        await pilot.press("enter")
-        assert "[fp32]" in screen_text(app)
-        await pilot.press("left", "right", "enter", "enter", "down")
-        assert "[bf16]" in screen_text(app)
-        assert "size: Rows of the matrices. 64 to 32768." in screen_text(app)
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize("stream", [FakeRecording(), FakeStream("pipe")])
@@ -413,25 +383,6 @@ async def test_gpus_of_another_machine_are_never_offered(stream: FakeStream) -> 
 
 
 @pytest.mark.usefixtures("shelf")
-async def test_a_form_can_be_closed_before_it_has_opened() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(100, 40)) as pilot:
-        stream.put(machine())
-        await pilot.pause()
-        form = await open_form(pilot, "matmul")
-        state = app.session.view_state()
-        assert state is not None
-        await pilot.press("escape")
-        before = app.screen
-        app.push_screen(WorkloadForm(form._workload, state))
-        app.pop_screen()
-        await pilot.pause(0.1)
-        assert app.screen is before
-        assert app.failure is None
-
-
-@pytest.mark.usefixtures("shelf")
 async def test_a_workload_that_needs_a_gpu_says_so() -> None:
     app = app_on(FakeLive())
     async with app.run_test(size=(100, 40)) as pilot:
@@ -440,26 +391,6 @@ async def test_a_workload_that_needs_a_gpu_says_so() -> None:
         await pilot.press("f5")
         assert isinstance(app.screen, WorkloadForm)
         assert form._targets == []
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.usefixtures("shelf")
-@pytest.mark.parametrize("keys", [["5"], ["5", "enter"], ["5", "tab", "enter"], ["5", "tab", "enter", "v"]])
-async def test_the_same_again_refreshes_nothing(keys: list[str]) -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    app.session.workloads.clock = lambda: runs.BEGAN + 12
-    app.session.workloads.registry.runs = [runs.live_run()]
-    async with app.run_test(size=(120, 40)) as pilot:
-        stream.put(builders.frame(devices=(builders.device(1),)))
-        await pilot.press(*keys)
-        await pilot.pause()
-        app.draw()
-        await pilot.pause()
-        spies = [Refreshes(widget) for widget in app.screen.query("*").results(Widget)]
-        app.draw()
-        await pilot.pause()
-        assert [spy.regions for spy in spies if spy.regions] == []
 
 
 # Confirmation
@@ -475,7 +406,7 @@ async def app_that_asks(pilot: Pilot[Any], stream: FakeStream, frame: Frame) -> 
     await pilot.pause()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("keys", "begins"), [(["tab", "enter"], True), (["y", "n", "down", "up", "enter"], False), (["escape"], False)]
 )
@@ -496,17 +427,6 @@ async def test_it_asks_before_it_works_beside_others(keys: list[str], begins: bo
         assert isinstance(app.screen, OverviewScreen)
         assert (entry.state.began_seconds is not None) is begins
         assert entry.is_stopping is not begins
-
-
-async def test_the_question_is_inert_to_hostile_text() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    process = builders.process(4000, user=HOSTILE, command=HOSTILE)
-    async with app.run_test(size=(100, 40)) as pilot:
-        await app_that_asks(pilot, stream, builders.frame(devices=(builders.device(0, processes=(process,)),)))
-        await until(pilot, lambda: isinstance(app.screen, ConfirmStartDialog), "the question")
-        assert "[/] [bold red]x[/bold]" in screen_text(app)
-        assert "\x1b" not in screen_text(app)
 
 
 # The run
@@ -568,30 +488,6 @@ async def test_the_code_is_shown_before_a_workload_runs(monkeypatch: pytest.Monk
 
 
 @pytest.mark.usefixtures("shelf")
-async def test_a_run_on_the_cpu_has_no_memory_summary() -> None:
-    app = app_on(FakeLive())
-    app.session.workloads.registry.runs = [runs.live_run(gpu=None)]
-    async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.press("5", "tab", "enter", "v", "v")
-        assert isinstance(app.screen, RunScreen)
-        assert "256 MiB of host memory" in screen_text(app)
-
-
-@pytest.mark.usefixtures("shelf")
-async def test_errors_are_told_with_their_class() -> None:
-    app = app_on(FakeLive())
-    entry = runs.live_run(3)
-    runs.report_error(entry, "OutOfMemoryError", HOSTILE, expected=True)
-    runs.report_error(entry, "RuntimeError", "sticky")
-    app.session.workloads.registry.runs = [entry]
-    async with app.run_test(size=(100, 50)) as pilot:
-        await pilot.press("5", "tab", "enter")
-        text = screen_text(app)
-        assert "OutOfMemoryError (expected: the workload demonstrates it)" in text
-        assert "! RuntimeError" in text
-
-
-@pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize(("reason", "times"), [("No fp8.", 1), ("This GPU has no fp8. " + "Really. " * 20 + "No.", 2)])
 async def test_why_a_workload_is_not_supported_is_shown_once(reason: str, times: int) -> None:
     app = app_on(FakeLive())
@@ -604,17 +500,6 @@ async def test_why_a_workload_is_not_supported_is_shown_once(reason: str, times:
         await pilot.press("5", "tab", "enter")
         await pilot.pause()
         assert screen_text(app).count("fp8") == times, "one line at the top, and the rest of a longer one in the result"
-
-
-@pytest.mark.usefixtures("shelf")
-async def test_a_cancelled_run_is_not_100_percent_done() -> None:
-    app = app_on(FakeLive())
-    app.session.workloads.registry.runs = [runs.ended_run("cancelled")]
-    async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("5", "tab", "enter")
-        await pilot.pause()
-        assert "CANCELLED" in screen_text(app)
-        assert "100 %" not in screen_text(app).partition("Live")[0]
 
 
 @pytest.mark.sampled(1)
@@ -708,16 +593,3 @@ def test_pictures(snap_compare: Compare, screen: str, size: tuple[int, int]) -> 
         await pilot.pause()
 
     assert snap_compare(app, terminal_size=size, run_before=press)
-
-
-def test_picture_of_the_question(snap_compare: Compare) -> None:
-    app = pictured()
-
-    async def ask(pilot: Pilot[Any]) -> None:
-        waiting = runs.new_run()
-        runs.send_plan(waiting)
-        app.session.workloads.registry.runs = [waiting]
-        app.post_message(RunsChanged())
-        await until(pilot, lambda: isinstance(app.screen, ConfirmStartDialog), "the question")
-
-    assert snap_compare(app, terminal_size=(80, 24), run_before=ask)

@@ -59,7 +59,7 @@ def test_the_code_of_own_workloads_is_python_that_can_be_copied() -> None:
 def test_programs_belong_to_workloads() -> None:
     programs = {file.name for file in (workloads_folder() / "_programs").glob("*.py")}
     assert programs <= {file.name for file in workloads_folder().glob("[!_]*.py")}
-    assert len(programs) > 10
+    assert {"matmul.py", "train.py", "amp.py"} <= programs
 
 
 @pytest.mark.usefixtures("alone")
@@ -220,12 +220,6 @@ def test_an_announcement_that_makes_no_sense_costs_itself_alone(
     result = announce(tmp_path / "site", lines, monkeypatch)
     assert [workload.name for workload in result.workloads] == ["toy"]
     assert [workload.file.name for workload in result.broken if workload.file.suffix] == ["gone.py"]
-
-
-@pytest.mark.usefixtures("alone")
-def test_without_any_folder_there_is_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "gone"))
-    assert load_catalogue().workloads == ()
 
 
 @needs_root

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,11 @@ import pytest
 from gpumon.core.problems import ProblemCode
 from gpumon.workload_runs import results as results_module
 from gpumon.workload_runs.results import (
-    SavingResult,
     is_comparable,
     last_similar,
     recent_results,
     results_file,
     save_result,
-    saved_results,
 )
 from tests.core.test_ownership import needs_root
 
@@ -140,22 +137,6 @@ def test_a_full_disk_leaves_no_half_line(file: Path, number: int, share: int, mo
     assert numbers() == [3, 1]
 
 
-def test_a_real_disk_that_is_full_is_told(tmp_path: Path) -> None:
-    (tmp_path / "results.jsonl").symlink_to("/dev/full")
-    problem = save_result(record(), tmp_path / "results.jsonl")
-    assert problem is not None
-    assert problem.code is ProblemCode.NOT_WRITTEN
-
-
-@pytest.mark.parametrize("place", ["/proc/gpumon/results.jsonl", "/dev/null/results.jsonl", "/"])
-def test_a_place_that_cannot_be_written_is_told(place: str) -> None:
-    problem = save_result(record(), Path(place))
-    assert problem is not None
-    assert problem.code is ProblemCode.NOT_WRITTEN
-    assert "XDG_STATE_HOME" in problem.remedy
-    assert list(recent_results(Path(place))) == []
-
-
 def test_two_that_write_at_once_do_not_mix_their_lines(file: Path) -> None:
     program = (
         "import sys; from gpumon.workload_runs.results import save_result\n"
@@ -185,15 +166,6 @@ def test_a_lock_is_waited_for_until_the_deadline(file: Path, monkeypatch: pytest
     assert numbers() == [3, 1]
 
 
-def test_a_pipe_in_place_of_the_file_is_neither_read_nor_written(file: Path) -> None:
-    file.parent.mkdir(parents=True)
-    os.mkfifo(file)
-    problem = save_result(record())
-    assert problem is not None
-    assert problem.reason == f"The result could not be saved to {file}: it is not a regular file."
-    assert numbers() == []
-
-
 @needs_root
 def test_root_appends_to_no_file_below_the_home_of_another_user(file: Path, tmp_path: Path) -> None:
     file.parent.mkdir(parents=True)
@@ -217,45 +189,3 @@ def test_a_result_of_another_host_is_no_measure_and_one_of_an_unknown_host_is() 
     assert not is_comparable(record(host="box02"), record(host="box01"))
     assert not is_comparable(record(verdict="fail"), record())
     assert not is_comparable(record(uuid="GPU-2"), record())
-
-
-def test_a_history_reads_more_than_the_end_of_the_file_and_is_bounded(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(results_module, "_TAIL_BYTES", 500)
-    monkeypatch.setattr(results_module, "_HISTORY_BYTES", 2000)
-    for number in range(30):
-        save_result(record(number))
-    recent = len(list(recent_results()))
-    kept = [result["number"] for result in saved_results()]
-    assert 0 < recent < len(kept) < 30
-    assert kept == list(range(29, 29 - len(kept), -1))
-
-
-def test_hostile_lines_are_skipped(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results_module, "_MAX_LINE_BYTES", 10_000)
-    save_result(record(1))
-    long = json.dumps({"schema": 1, **record(2, why="x" * 20_000)}).encode()
-    for line in (b"[" * 9_000, b"\xff\xfe", b"{}", b'{"schema": 1, "figures": 5}', b"1e999", long):
-        with file.open("ab") as out:
-            out.write(line + b"\n")
-    save_result(record(3, workload="\x1b[2J\n"))
-    assert [result["number"] for result in saved_results()] == [3, 1]
-    assert "\x1b" not in next(saved_results())["workload"]
-
-
-def test_a_user_without_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container with any user ID: the run ends, and the reason is reported."""
-
-    def no_home() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    monkeypatch.setattr(Path, "home", no_home)
-    ended = threading.Event()
-    saving = SavingResult({"workload": "x"}, is_kept=True, ring=ended.set)
-    saving.start()
-    assert ended.wait(10)
-    assert saving.is_over
-    assert saving.problem is not None
-    assert "no home folder" in saving.problem.reason

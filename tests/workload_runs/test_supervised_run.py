@@ -12,9 +12,9 @@ import pytest
 
 from gpumon.workload_runs import supervised_run
 from gpumon.workload_runs.protocol import RunEvent, RunEventKind, VerdictKind
-from gpumon.workload_runs.supervised_run import MAX_LOG_LINES, RunEnded, SupervisedRun
+from gpumon.workload_runs.supervised_run import RunEnded
 from tests.processes import is_running, state, tree, wait_gone
-from tests.workload_runs.conftest import FINE, NO_TORCH, PATIENCE, Play, Stage, eventually
+from tests.workload_runs.conftest import FINE, NO_TORCH, PATIENCE, Play, Stage
 
 HOLD = "while not context.stopping: time.sleep(0.01)\n"
 DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN); context.step('deaf')\nwhile True: time.sleep(1)"
@@ -117,16 +117,6 @@ def test_an_error_that_belongs_to_what_is_shown_does_not_end_the_run(stage: Stag
     assert play.result.verdict is VerdictKind.OK
 
 
-def test_fine_is_not_fine_if_it_dies_by_a_signal_after_all(stage: Stage) -> None:
-    top = "import atexit; atexit.register(os.kill, os.getpid(), 11)"
-    play = stage.play(stage.request(FINE, top=top))
-    assert ended_once(play).exit_code == -signal.SIGSEGV
-    assert (play.result.verdict, play.result.why) == (
-        VerdictKind.FAIL,
-        "The workload was ended by SIGSEGV. All is well.",
-    )
-
-
 # What it needs is not there
 
 
@@ -161,12 +151,6 @@ def test_an_interpreter_that_is_not_there_is_told_like_any_end(stage: Stage) -> 
     play.child.cancel()
 
 
-def test_an_interpreter_that_is_none_is_told(stage: Stage) -> None:
-    play = stage.play(stage.request(python=Path("/bin/true")))
-    ended_once(play)
-    assert play.result.why == "The workload exited with code 0 without a result."
-
-
 def test_a_system_without_room_for_another_process_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
@@ -178,51 +162,7 @@ def test_a_system_without_room_for_another_process_is_told(stage: Stage, monkeyp
     assert descriptors() == before
 
 
-def test_a_system_without_room_for_another_pipe_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, pipe, made = descriptors(), os.pipe, list[None]()
-
-    def second_fails() -> tuple[int, int]:
-        if made:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        made.append(None)
-        return pipe()
-
-    monkeypatch.setattr(os, "pipe", second_fails)
-    play = stage.play(stage.request())
-    assert "The workload could not be started: Too many open files." in ended_once(play).reason
-    assert descriptors() == before
-
-
-def test_a_system_without_room_for_another_thread_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: object) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr("threading.Thread.start", refuse)
-    play = Play(stage.request())
-    play.child.start()
-    assert play.child.wait(0)
-    play.take()
-    assert play.state.end == RunEnded(None, False, "The workload could not be started: can't start new thread.")
-
-
 # Silence and time
-
-
-def test_what_never_says_hello_is_ended(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised_run, "HANDSHAKE_TIMEOUT_SECONDS", 0.3)
-    silent = stage.folder / "python"
-    silent.write_text("#!/bin/sh\nexec sleep 60\n")
-    silent.chmod(0o755)
-    play = stage.play(stage.request(python=silent))
-    assert "No handshake within 0 s" in ended_once(play).reason
-    assert play.result.verdict is VerdictKind.FAIL
-
-
-def test_loading_for_ever_is_ended(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised_run, "PLAN_TIMEOUT_SECONDS", 0.3)
-    play = stage.play(stage.request(torch="import time; time.sleep(60)"))
-    assert ended_once(play).reason == "Loading torch took more than 0 s."
-    assert play.result.verdict is VerdictKind.FAIL
 
 
 def test_a_hang_that_keeps_it_from_saying_anything_is_ended(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,23 +237,6 @@ def test_it_can_be_cancelled_before_it_says_hello(stage: Stage) -> None:
     assert play.result.verdict is VerdictKind.CANCELLED
 
 
-def test_it_can_be_cancelled_while_torch_is_loaded(stage: Stage) -> None:
-    play = stage.play(stage.request(torch="import time; time.sleep(60)"))
-    play.follow(lambda: play.state.hello)
-    play.child.cancel()
-    assert ended_once(play).exit_code in {-signal.SIGTERM, 128 + signal.SIGTERM}
-    assert play.result.verdict is VerdictKind.CANCELLED
-
-
-def test_it_can_be_cancelled_while_it_waits_for_leave(stage: Stage) -> None:
-    play = stage.play(stage.request(), leave=False)
-    play.follow(lambda: play.state.awaits_confirmation)
-    play.child.cancel()
-    assert ended_once(play).cancelled
-    assert play.result.verdict is VerdictKind.CANCELLED
-    assert play.result.why.endswith(" was stopped before its end.")
-
-
 def test_it_can_be_cancelled_while_it_works_and_more_than_once(stage: Stage) -> None:
     play = stage.play(stage.request("context.step('started')\n" + HOLD + FINE))
     play.to_step("started")
@@ -339,18 +262,6 @@ def test_what_does_not_stop_when_it_is_asked_to_is_ended(
     assert ended_once(play) == RunEnded(-signal.SIGKILL, cancelled=True, reason="")
     assert play.result.verdict is VerdictKind.CANCELLED
     assert play.result.why.endswith(" was stopped before its end.")
-
-
-def test_what_is_suspended_can_be_cancelled(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervised_run, "TERM_TIMEOUT_SECONDS", 0.2)
-    play = stage.play(stage.request("context.step('started')\n" + HOLD + FINE))
-    play.to_step("started")
-    pid = play.child.pid
-    assert pid is not None
-    os.kill(pid, signal.SIGSTOP)
-    assert eventually(lambda: state(pid) == "T")
-    play.child.cancel()
-    assert ended_once(play).exit_code == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
@@ -379,41 +290,7 @@ def test_a_process_that_does_not_die_is_told_and_left(stage: Stage, monkeypatch:
     assert wait_gone(play.child.pid, PATIENCE), "its guard ends it when the pipe to it is closed"
 
 
-def test_leave_that_comes_after_the_end_is_written_nowhere(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    play = stage.play(stage.request(), leave=False)
-    play.follow(lambda: play.state.awaits_confirmation)
-    play.child.cancel()
-    ended_once(play)
-    written: list[bytes] = []
-    monkeypatch.setattr(os, "write", lambda _, data: written.append(data))
-    play.child.allow()
-    assert written == [], "the descriptor may have been reused by now"
-
-
 # Floods and rubbish
-
-
-def test_a_flood_on_stderr_is_drained_and_bounded(stage: Stage) -> None:
-    body = "line = b'\\x1b[31m' + b'e' * 1018 + b'\\n'\nfor _ in range(50): os.write(2, line * 1024)\n" + FINE
-    body = body.replace("os.write(2, line * 1024)", "sys.stderr.buffer.write(line * 1024)")
-    play = stage.play(stage.request(body))
-    end = ended_once(play)
-    assert play.result.verdict is VerdictKind.OK
-    assert end.log_bytes == 50 << 20
-    assert len(play.child.log) == MAX_LOG_LINES
-    assert max(len(line.text) for line in play.child.log) <= 512
-    assert not [line for line in play.child.log if "\x1b" in line.text]
-
-
-def test_a_line_without_end_takes_no_memory(stage: Stage) -> None:
-    play = stage.play(stage.request("sys.stdout.buffer.write(b'x' * (8 << 20)); sys.stdout.flush()\n" + FINE))
-    assert ended_once(play).log_bytes == 8 << 20
-    assert len(play.child.log) == 1
-    assert len(play.child.log[0].text) <= 512
-    reader = supervised_run._LogReader("stdout", play.child.log)
-    for _ in range(10):
-        reader.feed(b"x" * 65536)
-    assert len(reader._partial) <= 4096
 
 
 def test_a_flood_of_events_leaves_the_newest_and_the_end(stage: Stage) -> None:
@@ -433,19 +310,6 @@ def test_lines_that_are_no_events_are_counted_and_the_run_goes_on(stage: Stage) 
     )
     end = ended_once(play := stage.play(stage.request(body)))
     assert end.invalid_lines == 4
-    assert play.result.verdict is VerdictKind.OK
-
-
-def test_a_bell_that_fails_does_not_end_the_run(stage: Stage) -> None:
-    def broken() -> None:
-        raise RuntimeError("no loop")
-
-    play = Play(stage.request("context.step('started')\n" + FINE))
-    stage.plays.append(play)
-    play.child.inbox.on_arrival(broken)
-    play.child.start()
-    end = ended_once(play)
-    assert (end.exit_code, end.reason) == (0, "")
     assert play.result.verdict is VerdictKind.OK
 
 
@@ -551,14 +415,6 @@ def test_a_part_that_dies_is_reported(stage: Stage, source: str, why: str) -> No
     assert (play.result.verdict, play.result.why) == (VerdictKind.FAIL, why)
 
 
-def test_a_part_that_dies_can_be_what_is_shown(stage: Stage) -> None:
-    body = "try: context.fresh('part', {})\nexcept RuntimeError as error: context.error(error)\n" + FINE
-    play = part(stage, "context.error(ValueError('as expected')); os._exit(1)", body)
-    ended_once(play)
-    assert [error.kind for error in play.state.errors] == ["ValueError", "RuntimeError"]
-    assert play.result.verdict is VerdictKind.OK
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("source", [HOLD + "return {}", DEAF], ids=["listens", "deaf"])
 def test_it_can_be_cancelled_while_a_part_runs(stage: Stage, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -572,10 +428,3 @@ def test_it_can_be_cancelled_while_a_part_runs(stage: Stage, source: str, monkey
     ended_once(play)
     assert play.result.verdict is VerdictKind.CANCELLED
     assert not [pid for pid in family if is_running(pid)] or all(wait_gone(pid, PATIENCE) for pid in family)
-
-
-def test_a_job_that_was_never_started_has_nothing_to_end(stage: Stage) -> None:
-    idle = SupervisedRun(stage.request())
-    idle.cancel()
-    idle.allow()
-    assert (idle.pid, idle.running) == (None, False)

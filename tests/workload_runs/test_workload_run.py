@@ -12,7 +12,7 @@ from gpumon.core.model import DeviceState, Frame
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.operations.workload import WorkloadRun, measurements_of, metric_changes
 from gpumon.workload_runs import results
-from gpumon.workload_runs.protocol import RunEvent, RunEventKind, VerdictKind
+from gpumon.workload_runs.protocol import RunEvent, RunEventKind
 from gpumon.workload_runs.results import recent_results
 from gpumon.workload_runs.supervised_run import RunEnded
 from tests.builders import device, frame, process
@@ -127,13 +127,6 @@ def test_its_gpu_is_found_by_uuid_whatever_its_index(run: WorkloadRun) -> None:
     assert len(run.samples) == 1
 
 
-@pytest.mark.parametrize("bus", ["0000:1c:00.0", "00000000:1C:00.0"])
-def test_its_gpu_is_found_by_its_place_where_torch_tells_no_uuid(run: WorkloadRun, bus: str) -> None:
-    deliver(run, plan({"uuid": None, "pci_bus_id": bus}))
-    run.observe(frame())
-    assert run.device == SECOND
-
-
 @pytest.mark.parametrize(
     "chip",
     [
@@ -156,14 +149,6 @@ def test_without_a_match_no_gpu_is_watched_and_the_run_goes_on(run: WorkloadRun,
     assert run.device is None
     events = deliver(run, result(), CLEAN)
     assert events[-2].fields["verdict"] == "ok"
-
-
-def test_a_reading_that_is_not_of_this_moment_is_no_sample(run: WorkloadRun) -> None:
-    deliver(run, plan(CHIP))
-    run.allow()
-    run.observe(frame(devices=(device(0), device(1, age_seconds=30.0))))
-    assert run.device is not None
-    assert not run.samples
 
 
 def test_neighbours_are_others_on_its_gpu_and_never_itself(run: WorkloadRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,10 +187,6 @@ def test_memory_whose_owner_cannot_be_seen_counts(run: WorkloadRun) -> None:
     assert other.memory_bytes == 60 << 30
 
 
-def test_before_its_plan_a_run_has_no_other_processes(run: WorkloadRun) -> None:
-    assert run.other_processes(frame()) == []
-
-
 def test_the_result_is_told_once_completed_with_what_its_gpu_did(run: WorkloadRun) -> None:
     events = whole(run, frame(), frame(devices=(device(1, throttle_reasons=("sw_power_cap",)),)))
     assert [event.kind for event in events] == [RunEventKind.RESULT, RunEventKind.BYE]
@@ -241,19 +222,6 @@ def test_memory_errors_during_the_run_make_the_verdict_worse(
     assert events[0].fields["verdict"] == after
 
 
-def test_a_long_run_keeps_its_first_sample(run: WorkloadRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpumon.operations.workload._MAX_SAMPLES", 8)
-    deliver(run, plan(CHIP))
-    run.allow()
-    for second in range(50):
-        run.observe(frame(time_seconds=1_800_000_000.0 + second))
-    times = [sample.time_seconds - 1_800_000_000.0 for sample in run.samples]
-    assert times[0] == 0
-    assert times[-1] == 49
-    assert times == sorted(times)
-    assert len(times) <= 8
-
-
 @pytest.mark.parametrize(("verdict", "after"), [("ok", "fail"), ("warn", "fail"), ("cancelled", "cancelled")])
 def test_a_gpu_that_was_lost_meanwhile_makes_it_fail(run: WorkloadRun, verdict: str, after: str) -> None:
     lost = device(1, state=DeviceState.LOST)
@@ -283,16 +251,6 @@ def test_figures_are_compared_with_the_last_ones_alike(run: WorkloadRun, stage: 
     assert change._replace(before=0.0).share is None
 
 
-def test_a_kept_result_that_was_tampered_with_does_no_harm(run: WorkloadRun, kept: Path) -> None:
-    whole(run)
-    saved = next(recent_results())
-    figures = [{"name": [], "value": 1.0}, {"name": "speed", "value": 10**400}, {"name": "speed", "value": True}, 7]
-    kept.write_text(json.dumps({**saved, "figures": figures}) + "\n")
-    again = WorkloadRun(run.request)
-    whole(again)
-    assert again.changes == ()
-
-
 @pytest.mark.parametrize("verdict", ["ok", "warn", "fail"])
 def test_what_came_to_its_end_is_kept(run: WorkloadRun, verdict: str) -> None:
     whole(run, frame(), verdict=verdict)
@@ -308,13 +266,6 @@ def test_a_result_that_cannot_be_kept_is_a_problem_and_no_failure(
     assert events[0].fields["verdict"] == "ok"
     assert run.problem is not None
     assert run.problem.remedy
-
-
-def test_a_crash_after_all_was_said_is_told_in_the_result(run: WorkloadRun) -> None:
-    deliver(run, plan(CHIP))
-    events = deliver(run, result(), RunEnded(-11, cancelled=False, reason="The workload was ended by SIGSEGV."))
-    assert events[0].fields["verdict"] == VerdictKind.FAIL.value
-    assert events[0].fields["why"] == "The workload was ended by SIGSEGV. Well."
 
 
 @pytest.mark.parametrize("is_read", [True, False], ids=["reading", "saving"])

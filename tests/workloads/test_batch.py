@@ -83,17 +83,3 @@ def test_the_sweep_recovers_from_out_of_memory(run_workload: RunWorkload, tmp_pa
     positions = [result["position"] for result in ran.result["figures"] if result["name"] == "samples"]
     assert positions == [1, 2, 4, 8, 10, 11] or positions == [1, 2, 4, 8, 9, 10, 11]
     assert "GiB is 11 (12 does not; recovered from 2 out-of-memory errors)" in ran.result["why"]
-
-
-@needs_torch
-def test_nothing_fits(run_workload: RunWorkload, tmp_path: Path) -> None:
-    ran = run_probe(run_workload, tmp_path, no_memory_above(0))
-    assert ran.result["verdict"] == "fail"
-    assert ran.result["why"].startswith("Not even a batch of 1 fits into ")
-
-
-@needs_torch
-def test_steps_that_do_not_train_fail(run_workload: RunWorkload, tmp_path: Path) -> None:
-    ran = run_probe(run_workload, tmp_path, "self.optimizer.step = lambda: None\nreturn super().step(batch, mark)")
-    assert ran.result["verdict"] == "fail"
-    assert ran.result["why"].startswith("The optimizer counted 0 of ")

@@ -187,21 +187,6 @@ def test_the_last_error_counts(snippet: ModuleType, said: str, kind: str, text: 
     assert message.startswith(text)
 
 
-def test_much_output_is_cut_at_its_beginning(snippet: ModuleType) -> None:
-    code = "import sys\nprint('x' * 300_000, file=sys.stderr)\nraise ValueError('the end')\n"
-    ran = snippet.run_code(code, environment(), 60)
-    assert len(ran.stderr) <= 1 << 14
-    assert ran.error[1].startswith("the end")
-
-
-@pytest.mark.parametrize(("limit", "unwanted"), [(1.0, False), (600.0, True)])
-def test_code_that_does_not_end_is_ended(snippet: ModuleType, limit: float, unwanted: bool) -> None:
-    code = "import time\nprint('here', flush=True)\ntime.sleep(600)\n"
-    ran = snippet.run_code(code, environment(), limit, lambda: unwanted)
-    assert ran.exit_code is None
-    assert ran.error == ("no end", "")
-
-
 # The verdict
 
 

@@ -66,12 +66,6 @@ def test_an_error_of_the_driver_is_a_sentence(driver_module: ModuleType) -> None
     assert str(error.value) == "cuMemAllocManaged failed: CUDA_ERROR_OUT_OF_MEMORY, out of memory."
 
 
-def test_a_function_that_the_driver_lacks_is_a_sentence(driver_module: ModuleType) -> None:
-    driver = driver_of(driver_module, Library(cuMemPrefetchAsync=-1))
-    with pytest.raises(driver_module.DriverError, match="has no cuMemPrefetchAsync"):
-        driver.prefetch(4096, GIBIBYTE)
-
-
 def test_the_functions_with_the_known_signature_are_called(driver_module: ModuleType) -> None:
     library = Library()
     driver = driver_of(driver_module, library)

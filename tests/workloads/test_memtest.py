@@ -35,11 +35,6 @@ SWAPPED_ADDRESSES = """
             words = self._blocks[index][7:9]
             words.copy_(words.flip(0))
 """
-SKIPPED_BLOCK = """
-    def _compare(self, index, *arguments, **options):
-        if index:
-            super()._compare(index, *arguments, **options)
-"""
 
 
 def probe(tmp_path: Path, body: str) -> Path:
@@ -87,14 +82,6 @@ def test_what_only_one_pattern_can_show_is_found(
     ran = run_workload(probe(tmp_path, body), size_mebibytes=1, duration=0.1)
     assert ran.result["verdict"] == "fail"
     assert f"(pattern {pattern}:" in ran.result["why"]
-
-
-def test_a_block_that_is_not_compared_fails(run_workload: RunWorkload, tmp_path: Path) -> None:
-    file = probe(tmp_path, SKIPPED_BLOCK)
-    file.write_text(file.read_text() + "from _kit import memory_test\nmemory_test.BLOCK_BYTES = 1 << 20\n")
-    ran = run_workload(file, size_mebibytes=2, duration=0.1)
-    assert ran.result["verdict"] == "fail"
-    assert ran.result["why"] == "Some blocks were never compared."
 
 
 def test_every_bit_of_a_word_walks(run_workload: RunWorkload, tmp_path: Path) -> None:

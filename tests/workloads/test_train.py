@@ -35,7 +35,7 @@ def cases(ran: Ran) -> dict[str, dict[str, float]]:
     return table
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @needs_torch
 @pytest.mark.parametrize("model", ["cnn", "rnn", "lstm", "gru", "transformer", "mlp"])
 def test_every_model_is_measured_and_trains(run_workload: RunWorkload, model: str) -> None:
@@ -48,15 +48,6 @@ def test_every_model_is_measured_and_trains(run_workload: RunWorkload, model: st
     assert min(values.values()) > 0
     assert ran.result["why"].startswith("fp32, batch 4: ")
     assert "compare=device" in ran.result["why"]
-
-
-@needs_torch
-def test_throughput_is_the_counted_operations_by_the_time(run_workload: RunWorkload) -> None:
-    values = cases(run_workload("train", **_TINY))[""]
-    step = (
-        4 * 2 * (16 * 32 * 2 + 3 * 32 * 32 + 3 * 32 * 10)
-    )  # per sample: two passes of the first layer, three of others
-    assert values["throughput"] * 1e12 == pytest.approx(step * values["steps"])
 
 
 @needs_torch
@@ -154,13 +145,6 @@ def test_steps_that_do_not_train_fail(run_workload: RunWorkload, tmp_path: Path,
     assert ran.result["verdict"] == "fail"
     assert ran.result["why"].startswith(reason)
     assert ran.result["why"].endswith("The step did not train the model.")
-
-
-@needs_torch
-def test_another_error_ends_the_run(run_workload: RunWorkload, tmp_path: Path) -> None:
-    ran = run_probe(run_workload, tmp_path, "raise RuntimeError('CUDA error: device-side assert triggered')")
-    assert ran.exit_code == 1
-    assert ran.result["why"] == "RuntimeError: CUDA error: device-side assert triggered"
 
 
 def measured(samples: float, precision: str = "fp32", batch: int = 8, first: float = 0.1, peak: int = 100) -> object:

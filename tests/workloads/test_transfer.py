@@ -117,11 +117,6 @@ def test_the_verdict_names_what_is_low(transfer: ModuleType, rates: dict[str, fl
     assert said in verdict[1]
 
 
-def test_wrong_data_fails(transfer: ModuleType) -> None:
-    result = transfer.TransferResults(rates=dict(RATES), wrong=["One byte."])
-    assert transfer.verdict_of(Judge(), result) == ("fail", "One byte.")
-
-
 @needs_torch
 def test_one_wrong_byte_is_found_where_it_is() -> None:
     said = probe("""

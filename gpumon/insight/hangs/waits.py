@@ -142,11 +142,14 @@ class _Absentees:
         return self._known[key]
 
     def _using(self, group: str) -> Iterator[int]:
-        """The members of a group whose ranks are unknown: the ranks that know it; of the default group, all."""
-        for rank in self._ranks.values():
-            groups = () if rank.recording is None else rank.recording.groups
-            if not group or _DEFAULT in group or rank.exited or any(item.name == group for item in groups):
-                yield rank.rank
+        """The members of a group whose ranks are unknown: those that know it, or all if only one rank does."""
+        knows = {
+            rank.rank
+            for rank in self._ranks.values()
+            if rank.recording is not None and any(item.name == group for item in rank.recording.groups)
+        }
+        is_all = not group or _DEFAULT in group or len(knows) < 2
+        return (rank.rank for rank in self._ranks.values() if is_all or rank.exited or rank.rank in knows)
 
     @cached_property
     def without_wait(self) -> frozenset[int]:

@@ -16,7 +16,6 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable
 from contextlib import closing
 from typing import Any, Final
 
@@ -99,8 +98,6 @@ class _HangFileReader:
                     raise UnreadableError("is too large for a RAS report")
                 parse_report(data)
                 return {"kind": "ras", "report": data.decode(errors="replace")}
-            if _is_spy(document):
-                return {"kind": "stacks", "stacks": [_spy_stack(document)]}
             return self._recorder(document)
         fields = read_text(data[-_MAX_TEXT_BYTES:].decode(errors="replace"))
         return {"kind": "stacks" if fields["stacks"] and not fields["works"] else "log", **fields}
@@ -179,18 +176,6 @@ def _frames(raw: Any) -> list[list[Any]]:  # noqa: ANN401 - whatever the file co
         [safe_text(str(frame["filename"]), 500), max(0, int(frame["line"])), safe_text(str(frame["name"]), 200)]
         for frame in frames
     ]
-
-
-def _is_spy(document: Any) -> bool:  # noqa: ANN401 - whatever the file contains
-    return (
-        isinstance(document, list) and bool(document) and isinstance(document[0], dict) and "thread_id" in document[0]
-    )
-
-
-def _spy_stack(threads: Iterable[Any]) -> dict[str, Any]:
-    """The main thread in the JSON of py-spy."""
-    main = next((thread for thread in threads if thread.get("thread_name") == "MainThread"), next(iter(threads)))
-    return {"state": "R" if main.get("active") else "S", "frames": _frames(main.get("frames"))}
 
 
 def _json(data: bytes) -> Any:  # noqa: ANN401 - whatever the file contains

@@ -65,6 +65,7 @@ def _rank(rank: RankReport, host: str) -> Mapping[str, Any]:
         "last_collective": None if rank.collective is None else collective_document(rank.collective),
         "state": rank.state or None,
         "line": rank.line or None,
+        "probe": rank.probe or None,
         "since_seconds": _rounded(rank.since_seconds, 1),
         "memory_bytes": rank.memory_bytes,
         "sm_percent": _rounded(rank.sm_percent, 1),

@@ -15,6 +15,7 @@ from gpumon.insight.hangs import lateness, line_of
 from gpumon.operations.program_name import program_name
 from gpumon.operations.training_jobs.report import (
     EXITED,
+    HAS_PROBE,
     NO_PROBE,
     NO_STACKS,
     RUNNING,
@@ -63,6 +64,7 @@ class JobInputs(NamedTuple):
         verdict: The verdict on it.
         age_seconds: Its age.
         lateness: How late the ranks call their collectives, by rank.
+        probe_words: Whether a probe can be loaded into a rank, or why not, by PID.
     """
 
     frame: Frame | None
@@ -71,6 +73,7 @@ class JobInputs(NamedTuple):
     verdict: HangVerdict | None = None
     age_seconds: float | None = None
     lateness: Mapping[int, float] = MappingProxyType({})
+    probe_words: Mapping[int, str] = MappingProxyType({})
 
 
 def job_report(job: TrainingJob, inputs: JobInputs, now_monotonic: float) -> TrainingJobReport:
@@ -166,6 +169,7 @@ def _rank_report(
         sm_percent=sum(activity) / len(activity) if activity else None,
         process=uses[0][1] if uses else None,
         is_culprit=_is_culprit(rank, inputs.verdict),
+        probe=HAS_PROBE if probe is not None and probe.connected else inputs.probe_words.get(rank.pid, ""),
     )
 
 

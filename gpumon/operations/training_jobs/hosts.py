@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from gpumon.core.collectives import CollectiveState, FlightRecording, RecordedCollective
+from gpumon.core.collectives import CollectiveState, FlightRecording, ProcessGroup, RecordedCollective
 from gpumon.core.json_fields import (
     Json,
     as_count,
@@ -208,7 +208,8 @@ def _evidence(rank: RankReport) -> RankEvidence:
     stack = (StackFrame(file, int(line), "main thread"),) if file and line.isdecimal() and len(line) < 9 else ()
     recording = None
     if rank.collective is not None:
-        recording = FlightRecording((), (rank.collective,), is_recording=True)
+        group = ProcessGroup(rank.collective.group)
+        recording = FlightRecording((group,), (rank.collective,), is_recording=True)
     return RankEvidence(
         rank.rank or 0,
         rank.host,
@@ -261,6 +262,7 @@ def _rank(raw: Json, host: str) -> RankReport:
         line=as_text(raw.get("line")) or "",
         memory_bytes=as_count(raw.get("memory_bytes")),
         sm_percent=as_number(raw.get("sm_percent")),
+        probe=as_text(raw.get("probe")) or "",
     )
 
 

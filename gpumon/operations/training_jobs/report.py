@@ -14,6 +14,7 @@ THIS_HOST: Final = ""
 """Host of the ranks of this host."""
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UUID_START: Final = 8
+HAS_PROBE: Final = "probe"
 NO_PROBE: Final = Problem(
     ProblemCode.NOT_READ,
     "No rank has a probe: py-spy reads lines of code from outside; steps and numbers of collectives are unknown.",
@@ -76,6 +77,7 @@ class RankReport:
         sm_percent: Mean share of time in which it ran kernels on its GPUs.
         process: Its entry in the driver's list; None without a GPU.
         is_culprit: Whether the verdict names it as the reason.
+        probe: Whether it has a probe, can get one, or why not, in a few words; empty if unknown.
     """
 
     rank: int | None
@@ -93,6 +95,7 @@ class RankReport:
     sm_percent: float | None = None
     process: Process | None = None
     is_culprit: bool = False
+    probe: str = ""
 
     @property
     def key(self) -> str:
@@ -145,6 +148,15 @@ class TrainingJobReport:
     def running_ranks(self) -> int:
         """Number of ranks on this host that have not ended."""
         return sum(rank.state != EXITED and rank.host == THIS_HOST for rank in self.ranks)
+
+    @property
+    def probe(self) -> str:
+        """Whether its ranks have a probe, or the first of them can get one, or why not; empty if unknown."""
+        words = [rank.probe for rank in self.ranks if rank.probe]
+        probed = words.count(HAS_PROBE)
+        if probed and probed < len(words):
+            return f"{probed}/{len(words)} {HAS_PROBE}"
+        return next(iter(words), "")
 
     @property
     def gpus(self) -> tuple[RankGpu, ...]:

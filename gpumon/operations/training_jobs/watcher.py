@@ -11,7 +11,7 @@ from gpumon.core.model import Device, Frame
 from gpumon.core.procfs import age_seconds
 from gpumon.core.ranks import GpuSignature, RankEvidence
 from gpumon.distributed.grouping import JobScanner
-from gpumon.distributed.model import TrainingJob
+from gpumon.distributed.model import JobRank, TrainingJob
 from gpumon.distributed.process_facts import MAX_READS
 from gpumon.distributed.ras_poller import MIN_LISTENING_SECONDS, POLL_SECONDS, RasAnswer, RasPoller
 from gpumon.operations.hangs import HangWatch
@@ -19,6 +19,7 @@ from gpumon.operations.rank_watch import QUIET_SECONDS, Ask
 from gpumon.operations.training_jobs.host_report import JobInputs, job_report, workers_of
 from gpumon.operations.training_jobs.ras_ranks import remote_ranks, with_ras
 from gpumon.operations.training_jobs.report import TrainingJobReport
+from gpumon.probe.attach import attachability
 from gpumon.probe.messages import Answer, Probe
 
 _MAX_ANSWERS: Final = 4096
@@ -54,6 +55,7 @@ class JobWatcher:
         self._scanner = JobScanner(proc)
         self._ras = RasPoller(proc, ras_seconds)
         self._hangs = HangWatch(ask, proc)
+        self._probe_words: dict[tuple[int, int], str] = {}
         self._answers: deque[tuple[Answer, float]] = deque(maxlen=_MAX_ANSWERS)
 
     def add_answer(self, answer: Answer) -> None:
@@ -103,12 +105,22 @@ class JobWatcher:
             answer = ras.get(job.key)
             nccl = None if answer is None else answer.report
             verdict = with_ras(job, verdicts[job.key], nccl, _stalled_seconds(known, now), known)
-            report = job_report(job, JobInputs(frame, probes, known, verdict, age), now)
+            words = {rank.pid: self._probe_word(rank) for rank in job.ranks if rank.pid not in probes}
+            report = job_report(job, JobInputs(frame, probes, known, verdict, age, probe_words=words), now)
             remote = () if nccl is None else remote_ranks(job, nccl)
             reports.append(replace(report, ranks=(*report.ranks, *remote)) if remote else report)
+        present = {(rank.pid, rank.start_ticks) for job in jobs for rank in job.ranks}
+        self._probe_words = {key: word for key, word in self._probe_words.items() if key in present}
         reports.sort(key=lambda report: (-report.running_ranks, report.key))
         is_stalled = any(_stalled_seconds(ranks, now) >= QUIET_SECONDS for ranks in evidence.values())
         return JobsReading(tuple(reports), is_stalled, evidence, ras)
+
+    def _probe_word(self, rank: JobRank) -> str:
+        """Whether the probe can be loaded into a process, or why not; read once."""
+        key = rank.pid, rank.start_ticks
+        if key not in self._probe_words:
+            self._probe_words[key] = attachability(rank.pid).word
+        return self._probe_words[key]
 
 
 def _stalled_seconds(evidence: Iterable[RankEvidence], now: float) -> float:

@@ -1,7 +1,7 @@
 """Why a job of several ranks on this host is slow: every rank is observed at the same time, and they are compared."""
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from gpumon.insight.bottlenecks.causes.other_ranks import find_straggler
 from gpumon.insight.bottlenecks.slowness_evidence import Straggler
 from gpumon.insight.bottlenecks.slowness_verdict import judge_run
 from gpumon.operations.why.examination import Listener, WhyReport, examine
+from gpumon.operations.why.outside import examine_outside
 from gpumon.probe.client import ProbeWatcher
 from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
 
@@ -58,44 +59,43 @@ class _Branch:
 
 
 def examine_job(
-    pids: tuple[int, ...], watcher: ProbeWatcher, seconds: float | None, on_progress: Callable[[Any], None]
+    pids: tuple[int, ...], watcher: ProbeWatcher | None, seconds: float | None, on_progress: Callable[[Any], None]
 ) -> JobWhyReport:
     """Examine several processes at the same time, and compare them. Their programs do not change.
 
     Args:
         pids: The processes.
-        watcher: The connection to the probes; started. Its inbox is drained.
+        watcher: The connection to the probes; started. Its inbox is drained. None to observe from outside.
         seconds: How long to observe them; None for a time that fits their steps.
         on_progress: Called several times a second with the progress of one of them.
 
     Raises:
         CommandError: None of them can be examined.
     """
-    branches = {pid: _Branch(watcher) for pid in pids}
-    reports: list[WhyReport] = []
-    problems: dict[int, Problem] = {}
+    branches = {} if watcher is None else {pid: _Branch(watcher) for pid in pids}
+
+    def examine_one(pid: int) -> WhyReport | CommandError:
+        listener = Listener(on_progress) if pid == pids[0] else Listener()
+        try:
+            if pid in branches:
+                return examine(pid, branches[pid], seconds, listener)
+            return examine_outside(pid, seconds, listener)
+        except CommandError as error:
+            return error
+
     with ThreadPoolExecutor(len(pids)) as pool:
-        first = pids[0]
-        futures: dict[int, Future[WhyReport]] = {
-            pid: pool.submit(
-                examine, pid, branches[pid], seconds, Listener(on_progress) if pid == first else Listener()
-            )
-            for pid in pids
-        }
-        while not all(future.done() for future in futures.values()):
+        futures = {pid: pool.submit(examine_one, pid) for pid in pids}
+        while watcher is not None and not all(future.done() for future in futures.values()):
             watcher.inbox.arrived.wait(_POLL_SECONDS)
             for message in watcher.inbox.drain():
                 if isinstance(message, Answer) and message.pid in branches:
                     branches[message.pid].inbox.put(message)
-    for pid, future in futures.items():
-        try:
-            reports.append(future.result())
-        except CommandError as error:
-            problems[pid] = error.problem
-            failure = error
+    results = {pid: future.result() for pid, future in futures.items()}
+    reports = tuple(result for result in results.values() if isinstance(result, WhyReport))
+    failures = {pid: result for pid, result in results.items() if isinstance(result, CommandError)}
     if not reports:
-        raise failure
-    return compared(tuple(reports), problems)
+        raise failures[pids[0]]
+    return compared(reports, {pid: error.problem for pid, error in failures.items()})
 
 
 def compared(reports: tuple[WhyReport, ...], problems: Mapping[int, Problem]) -> JobWhyReport:

@@ -5,13 +5,11 @@ Where the stacks cannot be read either, what the kernel and the driver report gi
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from gpumon.core.problems import CommandError, Problem
 from gpumon.core.procfs import find_command, find_stat, nvidia_files, read_stat
 from gpumon.core.stacks import StackSamples
 from gpumon.core.step_classes import RUNNING, WAITING
@@ -36,7 +34,6 @@ from gpumon.operations.why.examination import (
     refuse_stopped,
 )
 from gpumon.operations.why.host import HostObserver
-from gpumon.operations.why.job import JobWhyReport, compared
 from gpumon.operations.why.proc_times import read_main_thread
 from gpumon.probe.attach.target import no_such_process
 from gpumon.stacks.outside import OutsideError, sample_main_thread
@@ -114,32 +111,6 @@ def examine_outside(pid: int, seconds: float | None = None, listener: Listener =
     )
 
 
-def examine_job_outside(pids: Sequence[int], seconds: float | None, on_progress: Callable[[Any], None]) -> JobWhyReport:
-    """Observe several processes at the same time, and compare them.
-
-    Args:
-        pids: The processes.
-        seconds: How long to observe them; None for 12 seconds.
-        on_progress: Called several times a second with the progress of one of them.
-
-    Raises:
-        CommandError: None of them can be examined.
-    """
-    with ThreadPoolExecutor(len(pids)) as pool:
-        listeners = [Listener(on_progress), *([NO_LISTENER] * (len(pids) - 1))]
-        futures = [pool.submit(examine_outside, pid, seconds, item) for pid, item in zip(pids, listeners, strict=True)]
-    reports: list[WhyReport] = []
-    problems: dict[int, Problem] = {}
-    for pid, future in zip(pids, futures, strict=True):
-        try:
-            reports.append(future.result())
-        except CommandError as error:
-            problems[pid], failure = error.problem, error
-    if not reports:
-        raise failure
-    return compared(tuple(reports), problems)
-
-
 def _may_use_gpu(folder: Path) -> bool:
     """Whether a process has a GPU open, or hides that."""
     try:
@@ -203,12 +174,9 @@ def _coarse_account(states: Counter[str]) -> StepAccount:
 def _coarse_summary(account: StepAccount, gpu: GpuEvidence | None) -> str:
     """What the main thread does most of the time, and its GPU."""
     waiting = account.share_of(WAITING)
-    texts = [f"runs on a core in {account.share_of(RUNNING).seconds:.0%} of the time"]
-    texts += [f"{part.name} in {part.seconds:.0%}" for part in waiting.top[:2] if part.seconds >= 0.1]
-    main = f"the main thread {', and '.join(sorted(texts, key=lambda text: text.startswith('runs')))}"
-    busy = (
-        ""
-        if gpu is None or gpu.utilization_share is None
-        else f"; GPU {gpu.label} works in {gpu.utilization_share:.0%}"
-    )
-    return f"Undecided without stacks: {main}{busy}."
+    texts = [f"{part.name} in {part.seconds:.0%}" for part in waiting.top[:2] if part.seconds >= 0.1]
+    texts.append(f"runs on a core in {account.share_of(RUNNING).seconds:.0%} of the time")
+    main = f"the main thread {', and '.join(texts)}"
+    busy = None if gpu is None else gpu.utilization_share
+    device = "" if gpu is None or busy is None else f"; GPU {gpu.label} works in {busy:.0%}"
+    return f"Undecided without stacks: {main}{device}."

@@ -27,6 +27,8 @@ _GRID_OR_DOTS: Final = re.compile(f"{_GRID}+|[^{_GRID}]+")
 _MIN_GRID_HEIGHT: Final = 3
 _MIN_MIDDLE_HEIGHT: Final = 4
 _MAX_CACHED_LABELS: Final = 256
+_DENSITIES: Final = (0x82, 0x95, 0xFF)
+"""The dots of a filled cell at the bottom, in the middle and at the top of an area with steps."""
 _EVERY_OTHER_DOT: Final = int("01" * 512, 2)
 
 
@@ -63,11 +65,14 @@ class PlotSeries(NamedTuple):
         values: One value per column, oldest first, the newest at the right edge; None is a gap.
         role: Its color.
         form: How it is drawn.
+        steps: The colors of an area by height, from the bottom to the top, in place of one color. The area becomes
+            denser with each step too, so that the height shows without colors and a high level is no solid block.
     """
 
     values: Values
     role: Role
     form: Form = Form.AREA
+    steps: tuple[Role, ...] = ()
 
 
 def area_chart(
@@ -184,6 +189,11 @@ def _draw(series: PlotSeries, top: float, cells: list[list[int]], roles: list[li
             dots = _LEFT[left >> shift & 15] | _RIGHT[right >> shift & 15]
             if dots:
                 before = cells[row][column]
+                if series.steps:
+                    step = len(series.steps) * (-1 - row) // height
+                    role = series.steps[step]
+                    is_inside = dots == _FULL and (left | right) >> shift + _DOTS_DOWN
+                    dots = _DENSITIES[step * len(_DENSITIES) // len(series.steps)] if is_inside else dots
                 # A line through a filled cell replaces its dots, or else it could not be seen.
                 cells[row][column] = dots if is_area or before == _FULL else before | dots
                 roles[row][column] = role

@@ -9,31 +9,32 @@ from gpumon.present.paint.line import Line, Role, Span, merged
 DONE: Final = "█"
 LEFT: Final = "░"
 _MAX_BARS: Final = 1024
-"""Number of cached bars; a column of one width needs eight per cell."""
-_EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
-"""Glyph of a cell by the number of eighths that are filled."""
+"""Number of cached bars; a column of one width needs two per cell."""
+_FULL: Final = "━"
+_HALF: Final = "╸"
+_EMPTY: Final = "─"
 
 
 def fine_bar(share: float | None, width: int, role: Role) -> Line:
-    """A bar in steps of an eighth of a cell. Only nothing is empty, and only everything is full.
+    """A bar in steps of half a cell, which does not touch that of the next row. Only everything is full.
 
     Args:
         share: Filled share, 0 to 1; None is drawn like 0, and its text says that it is missing.
         width: Cells of the complete bar.
         role: Role of the filled part.
     """
-    cells = 8 * width
-    eighths = round(max(0.0, min(1.0, share or 0.0)) * cells)
+    cells = 2 * width
+    halves = round(max(0.0, min(1.0, share or 0.0)) * cells)
     if share and 0 < share < 1:
-        eighths = max(1, min(cells - 1, eighths))
-    return _bar(eighths, width, role)
+        halves = max(1, min(cells - 1, halves))
+    return _bar(halves, width, role)
 
 
 @lru_cache(maxsize=_MAX_BARS)
-def _bar(eighths: int, width: int, role: Role) -> Line:
-    """A bar by the number of filled eighths: shares as keys would fill the cache with bars that look the same."""
-    filled = DONE * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
-    return merged((Span(filled[:width], role), Span(LEFT * (width - len(filled)), Role.GRID)))
+def _bar(halves: int, width: int, role: Role) -> Line:
+    """A bar by the number of filled halves: shares as keys would fill the cache with bars that look the same."""
+    filled = _FULL * (halves // 2) + _HALF * (halves % 2)
+    return merged((Span(filled[:width], role), Span(_EMPTY * (width - len(filled)), Role.GRID)))
 
 
 class Extent(NamedTuple):

@@ -1,20 +1,27 @@
 """The hardware of all GPUs as lines: each kind of GPU once, then the GPUs of that kind."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from gpumon.core.device_properties import PROPERTY_NAMES, DeviceProperties
+from gpumon.core.gpu_models import MODELS, GpuModel, model_of
+from gpumon.core.model import short_product_name
 from gpumon.core.units import MISSING, bytes_text, count_text, megahertz_text
+from gpumon.present.paint.cell_table import CellColumn, cell_table, fitting_columns, value_column
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, section_heading
 
 _LABEL: Final = 26
+_NOTHING: Final[Mapping[str, float]] = {}
 
 
-def device_list_lines(devices: Sequence[DeviceProperties], width: int) -> list[Line]:
+def device_list_lines(
+    devices: Sequence[DeviceProperties], width: int, measured: Mapping[str, float] = _NOTHING
+) -> list[Line]:
     """The lines of ``gpumon devices``.
 
     Args:
         devices: The GPUs.
+        measured: Operations per second of the newest ``gpumon run matmul`` in bf16, by product name.
         width: Cells of a line.
     """
     kinds: dict[tuple[object, ...], list[DeviceProperties]] = {}
@@ -27,7 +34,7 @@ def device_list_lines(devices: Sequence[DeviceProperties], width: int) -> list[L
         lines.append(section_heading(_heading(members), width))
         lines += [
             line(Span(label.ljust(_LABEL), Role.DIM), clipped(text, width - _LABEL))
-            for label, text in _rows(members[0])
+            for label, text in _rows(members[0], measured)
         ]
         lines += [line(clipped(f"GPU {device.index}".ljust(8) + (device.uuid or MISSING), width)) for device in members]
     return lines
@@ -35,7 +42,7 @@ def device_list_lines(devices: Sequence[DeviceProperties], width: int) -> list[L
 
 def _kind(device: DeviceProperties) -> tuple[object, ...]:
     """What GPUs of one kind have in common."""
-    return tuple(getattr(device, name) for name in PROPERTY_NAMES if name not in {"index", "uuid"})
+    return tuple(str(getattr(device, name)) for name in PROPERTY_NAMES if name not in {"index", "uuid"})
 
 
 def _heading(members: Sequence[DeviceProperties]) -> str:
@@ -43,7 +50,39 @@ def _heading(members: Sequence[DeviceProperties]) -> str:
     return f"GPU{'s' * (len(members) > 1)} {numbers}: {members[0].name or MISSING}"
 
 
-def _rows(kind: DeviceProperties) -> Iterator[tuple[str, str]]:
+def _class_text(model: GpuModel, bandwidth: float | None, peaks: Mapping[str, float]) -> str:
+    """The data sheet of the model, and what the clocks of this GPU reach of it."""
+    text = f"{model.name}: {model.bf16:,g} TFLOP/s bf16, {model.memory_bandwidth:,} GB/s, {model.power_watts} W"
+    rate = peaks.get("bf16", peaks.get("fp16"))
+    shares = [
+        f"{value / sheet:.0%} of its {what}"
+        for value, sheet, what in (
+            (rate, model.bf16 * 1e12, "TFLOP/s"),
+            (bandwidth, model.memory_bandwidth * 1e9, "bandwidth"),
+        )
+        if value is not None
+    ]
+    return f"{text}; by its clocks {' and '.join(shares)}" if shares else text
+
+
+def reference_lines(width: int) -> list[Line]:
+    """The table of data sheets, for ``gpumon devices --reference``."""
+    columns = [
+        CellColumn(["GPU"], [model.name for model in MODELS], 0),
+        value_column("Capability", [model.compute_capability for model in MODELS], 4),
+        value_column("SMs", [str(model.sm_count) for model in MODELS], 3),
+        value_column("Memory GB", [str(model.memory_gigabytes) for model in MODELS], 1),
+        value_column("GB/s", [f"{model.memory_bandwidth:,}" for model in MODELS], 0),
+        value_column("fp32 TFLOP/s", [f"{model.fp32:,g}" for model in MODELS], 2),
+        value_column("bf16 TFLOP/s", [f"{model.bf16:,g}" for model in MODELS], 0),
+        value_column("NVLink GB/s", [f"{model.nvlink:,}" if model.nvlink else MISSING for model in MODELS], 2),
+        value_column("W", [f"{model.power_watts:,}" for model in MODELS], 1),
+        CellColumn(["Source: nvidia.com/"], [model.source for model in MODELS], 5),
+    ]
+    return cell_table(fitting_columns(columns, width))
+
+
+def _rows(kind: DeviceProperties, measured: Mapping[str, float]) -> Iterator[tuple[str, str]]:
     """Label and value of each property."""
     yield "Compute capability", kind.compute_capability or MISSING
     yield "SMs", f"{count_text(kind.sm_count)} ({count_text(kind.core_count)} FP32 cores)"
@@ -57,6 +96,21 @@ def _rows(kind: DeviceProperties) -> Iterator[tuple[str, str]]:
     yield "Memory", bytes_text(kind.memory_total_bytes)
     clock = megahertz_text(kind.clock_memory_max_hertz)
     yield "Memory bus", f"{count_text(kind.memory_bus_width_bits)} bits at {clock} MHz"
+    bandwidth = kind.memory_bandwidth_bytes_per_second
+    yield "Memory bandwidth", MISSING if bandwidth is None else f"{bandwidth / 1e9:,.0f} GB/s"
+    generation = kind.tensor_core_generation
+    yield "Tensor cores", MISSING if generation is None else f"generation {generation}"
+    peaks = kind.peak_operations_per_second or {}
+    yield "Peak, dense TFLOP/s", "  ".join(f"{name} {rate / 1e12:,.0f}" for name, rate in peaks.items()) or MISSING
+    yield "NVLink", f"{count_text(kind.nvlink_links_count)} links"
+    model = model_of(kind.name, kind.compute_capability, kind.memory_total_bytes)
+    if model is not None:
+        yield "Data sheet", _class_text(model, bandwidth, peaks)
+        rate = measured.get(short_product_name(kind.name))
+        share = (
+            "run gpumon run matmul" if rate is None else f"{rate / 1e12 / model.bf16:.0%} of it, by gpumon run matmul"
+        )
+        yield "Measured in bf16", share
     yield "PCIe", f"generation {count_text(kind.pcie_generation_max)}, {count_text(kind.pcie_width_max)} lanes"
     instances = f", {kind.mig_instances} MIG devices" if kind.mig_instances else ""
     yield "MIG", f"{kind.mig_mode or MISSING}{instances}"

@@ -16,7 +16,7 @@ from gpumon.present.paint.line import plain
 _MAX_PROBLEMS: Final = 3
 _MAX_ROWS: Final = 40
 _MAX_RANKS_CELLS: Final = 48
-_LABELS: Final = {"recorder": "flight recorder", "log": "log", "stacks": "file of stacks", "ras": "RAS report"}
+_LABELS: Final = {"recorder": "flight recorder", "log": "log", "stacks": "stack file", "ras": "RAS report"}
 
 
 def hang_lines(report: HangReport, width: int) -> list[str]:

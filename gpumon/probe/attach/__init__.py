@@ -19,6 +19,7 @@ from gpumon.probe.attach.errors import (
     failed,
     keeps_probe,
     no_temporary_folder,
+    obeys_its_user,
     other_file_system,
     other_temporary_folder,
     timed_out,
@@ -153,6 +154,8 @@ def detach(pid: int, timeout_seconds: float = 10.0) -> Target | None:
         CommandError: The process cannot be read, or its probe has not ended in time.
     """
     target = _read_with_timeout(pid)
+    if target.is_foreign:
+        raise obeys_its_user(target)
     has_ended = end_probe(target, timeout_seconds)
     if has_ended is False:
         raise keeps_probe(target, timeout_seconds)

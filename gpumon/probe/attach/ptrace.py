@@ -19,8 +19,8 @@ _EVENT_STOP: Final = 128
 _WALL: Final = 0x40000000
 _SYSCALL_STOP: Final = signal.SIGTRAP | 0x80
 _MASK_BYTES: Final = 8
-_SPINS: Final = 200
-_POLL_SECONDS: Final = 0.0001
+_SPINS: Final = 50
+_POLL_SECONDS: Final = 0.00002
 
 
 class StuckError(Exception):

@@ -20,7 +20,7 @@ from gpumon.present.alerts import (
 )
 from gpumon.present.top_line import title_line
 from gpumon.session.view_state import OomNotice, ViewState
-from gpumon.ui.messages import AcknowledgeRequested
+from gpumon.ui.messages import AcknowledgeRequested, ViewStateRequested
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.widgets.footer import Footer
@@ -60,6 +60,8 @@ class AlertsScreen(ViewScreen[None]):
         self._alerts = TableView[AlertRow](LineTable(id="alerts"), row_key)
         self._ooms: Sequence[OomNotice] = ()
         self._available: tuple[bool, ...] = ()
+        self._wanted: str | None = None
+        """The device whose first alert is to be selected."""
 
     def compose(self) -> ComposeResult:
         yield from self.compose_top()
@@ -80,10 +82,19 @@ class AlertsScreen(ViewScreen[None]):
             self._lines("title").show([] if is_low else [title_line("Alerts", "", width)])
             self._lines("headline").show([headline(scene.alerts)])
             self._alerts.show(ALERT_COLUMNS, rows)
+            if self._wanted is not None:
+                keys = [row_key(row) for row in rows if row.alert.device_key == self._wanted]
+                self._alerts.table.select(keys[0] if keys else "")
+                self._wanted = None
             share = _COVERAGE_SHARE if rows else _COVERAGE_SHARE_WITHOUT_ALERTS
             coverage_height = min(max(1, int(height * share)), self._room - (self._pane_height if rows else 0))
             self._lines("coverage").show(coverage_lines(scene, width, max(0, coverage_height)))
             self.show_pane()
+
+    def select(self, device_key: str | None) -> None:
+        """Select the first alert of a device, as soon as the alerts are drawn."""
+        self._wanted = device_key
+        self.post_message(ViewStateRequested())
 
     @on(LineTable.CursorMoved)
     def show_pane(self) -> None:

@@ -41,10 +41,10 @@ class BaseScreen(Screen[DismissT]):
 
     @property
     def text_to_copy(self) -> str:
-        """The row under the cursor of the table that has the focus, or else the text of the screen."""
+        """The row under the cursor of the table that has the focus as plain text, or else the text of the screen."""
         table = self.focused
         if isinstance(table, LineTable) and not self.IS_TEXT:
-            return plain(table.rows[table.cursor].line).strip() if table.cursor < len(table.rows) else ""
+            return table.text_of_row()
         lines = [row.line for table in self.query(LineTable) for row in table.rows]
         lines += [line for lines in self.query("VerticalScroll TextLines").results(TextLines) for line in lines.lines]
         return "\n".join(plain(line).rstrip() for line in lines)
@@ -55,12 +55,22 @@ class BaseScreen(Screen[DismissT]):
 
 
 class BaseModalScreen(BaseScreen[DismissT], ModalScreen[DismissT]):
-    """A dialog. Textual hides the bindings of the app from it, so it has those that apply everywhere itself."""
+    """A dialog. Textual hides the bindings of the app from it, so it has those that apply everywhere itself.
+
+    The keys that quit gpumon and show the help close it, as the key does that leads back.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "app.ask_to_quit", "Quit", show=False, id="modal.quit", tooltip="Quit gpumon"),
+        Binding("q", "close", "Close", show=False, id="modal.quit", tooltip="Close the dialog"),
+        Binding("question_mark,f1", "close", "Close", show=False, id="modal.help", tooltip="Close the dialog"),
         Binding("ctrl+l", "app.redraw", "Redraw", show=False, id="modal.redraw", tooltip="Redraw the complete screen"),
     ]
+
+    async def action_close(self) -> None:
+        """Do what the key that leads back does."""
+        bindings = (active.binding for active in self.active_bindings.values())
+        back = next(binding for binding in bindings if (binding.id or "").endswith(".back"))
+        await self.run_action(back.action)
 
 
 def next_key(keys: Sequence[str], key: str | None, step: int) -> str | None:

@@ -1,5 +1,6 @@
-"""Lists of things with a tick each: the columns of a table, and what gpumon notifies the user of."""
+"""Choices: columns and notices with a tick each, the column to sort by, and the theme."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
@@ -11,7 +12,7 @@ from textual.containers import Vertical
 from gpumon.core.model import Frame
 from gpumon.present.paint.line import Role, Span, clipped, line
 from gpumon.present.paint.table import Column, TableRow
-from gpumon.present.table_state import sort_marks, sorted_by, visible_columns
+from gpumon.present.table_state import sort_letters, sort_line, sort_marks, sorted_by, visible_columns
 from gpumon.session.table_memory import TableState
 from gpumon.session.wait_registry import WaitChoice
 from gpumon.ui.screens.base import BaseModalScreen
@@ -72,6 +73,7 @@ class ChoiceScreen(BaseModalScreen[ChosenT]):
     def __init__(self, title: str, chosen: Sequence[str]) -> None:
         super().__init__()
         self.chosen = list(chosen)
+        self.max_chosen: float = math.inf
         self._title = title
 
     def choices(self) -> Sequence[TickItem]:
@@ -111,8 +113,10 @@ class ChoiceScreen(BaseModalScreen[ChosenT]):
         """Set or remove a tick."""
         if chosen.key in self.chosen:
             self.chosen.remove(chosen.key)
-        else:
+        elif len(self.chosen) < self.max_chosen:
             self.chosen.append(chosen.key)
+        else:
+            self.query_one(Footer).say(f"At most {self.max_chosen}: remove a tick first")
         self.draw()
 
     def action_done(self) -> None:
@@ -191,3 +195,91 @@ class NotifyWhenDialog(ChoiceScreen[Sequence[WaitChoice]]):
         if choice_id in self._armed:
             return "waiting"
         return "true now" if choice_id in self._true_now else ""
+
+
+class SortPicker(BaseModalScreen[str]):
+    """One line in the place of the footer: a letter for each column. The result is the id of a column, or None.
+
+    Args:
+        columns: The columns that can be sorted.
+        state: How the table is arranged now.
+    """
+
+    DEFAULT_CSS = "SortPicker { align: left bottom; TextLines { background: $panel; } }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", "Cancel", id="sort-picker.back", tooltip="Keep the order"),
+        Binding("s", "dismiss('')", "Unsorted", id="sort-picker.sort", tooltip="The natural order"),
+    ]
+
+    def __init__(self, columns: Sequence[Column[Any]], state: TableState) -> None:
+        super().__init__()
+        self._letters = sort_letters(columns)
+        self._state = state
+
+    def compose(self) -> ComposeResult:
+        yield TextLines(id="sort-line")
+
+    def on_mount(self) -> None:
+        self.query_one(TextLines).show([sort_line(self._letters, self._state, self.app.size.width)])
+
+    def on_key(self, event: events.Key) -> None:
+        """Choose the column of a letter."""
+        column = self._letters.get(event.character or "")
+        if column is not None:
+            event.stop()
+            self.dismiss(column.id)
+
+
+class ThemePicker(BaseModalScreen[None]):
+    """The themes; the one under the cursor is shown at once.
+
+    Args:
+        names: Their names.
+    """
+
+    AUTO_FOCUS: ClassVar[str] = "#themes"
+    DEFAULT_CSS = """
+    ThemePicker {
+        align: right top;
+        #themes { width: 24; height: auto; max-height: 100%; background: $surface; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("T", "next", "Next", id="theme-picker.theme", tooltip="Next theme"),
+        Binding("escape", "restore", "Cancel", id="theme-picker.back", tooltip="Keep the theme of before"),
+    ]
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__()
+        self._names = names
+        self._before = ""
+
+    def compose(self) -> ComposeResult:
+        yield LineTable(id="themes")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """List the themes, with the cursor on the next one."""
+        self._before = self.app.theme
+        table = self.query_one(LineTable)
+        table.show([TableRow(name, line(name)) for name in self._names])
+        table.cursor = self._names.index(self._before)
+        self.action_next()
+
+    @on(LineTable.CursorMoved)
+    def preview(self) -> None:
+        """Show the theme under the cursor."""
+        self.app.theme = self._names[self.query_one(LineTable).cursor]
+
+    @on(LineTable.RowChosen)
+    def keep(self) -> None:
+        """Keep the theme that is shown."""
+        self.dismiss()
+
+    def action_next(self) -> None:
+        table = self.query_one(LineTable)
+        table.cursor = (table.cursor + 1) % len(self._names)
+
+    def action_restore(self) -> None:
+        self.app.theme = self._before
+        self.dismiss()

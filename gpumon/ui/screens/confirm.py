@@ -8,7 +8,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Button, Static
+from textual.widgets.button import ButtonVariant
 
+from gpumon.core.model import Device
 from gpumon.core.units import MISSING, bytes_text, counted
 from gpumon.operations.signals import SentSignal, SignalRefusal, SignalTarget
 from gpumon.operations.workload import StartQuestion
@@ -72,6 +74,24 @@ class QuitDialog(ConfirmDialog[bool]):
         text = f"{counted(running_count, 'workload')} started here {verb} running. Quitting stops {them}.\n"
         super().__init__(text, "Quit")
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "answer(True)", "Quit", show=False, id="quit-dialog.quit", tooltip="Quit anyway"),
+    ]
+
+    def action_answer(self, confirmed: bool) -> None:
+        self.dismiss(confirmed)
+
+
+class LoadProbeDialog(ConfirmDialog[bool]):
+    """Asks before the probe is loaded into processes.
+
+    Args:
+        question: What happens to which processes.
+    """
+
+    def __init__(self, question: str) -> None:
+        super().__init__(f"{question}\n", "Load the probe")
+
     def action_answer(self, confirmed: bool) -> None:
         self.dismiss(confirmed)
 
@@ -122,10 +142,13 @@ class SignalDialog(ConfirmDialog[SentSignal]):
     Args:
         targets: The processes.
         refusals: Processes that were selected, too, and get no signal.
+        devices: The devices, whose lists say what the processes hold.
     """
 
-    def __init__(self, targets: Sequence[SignalTarget], refusals: Sequence[SignalRefusal]) -> None:
-        super().__init__(signal_question(targets, refusals), "")
+    def __init__(
+        self, targets: Sequence[SignalTarget], refusals: Sequence[SignalRefusal], devices: Sequence[Device] = ()
+    ) -> None:
+        super().__init__(signal_question(targets, refusals, devices), "")
         self._targets = targets
         self._chosen: SentSignal | None = None
 
@@ -135,7 +158,8 @@ class SignalDialog(ConfirmDialog[SentSignal]):
             with Horizontal():
                 yield Button("Cancel", id="no", compact=True)
                 for sent in SIGNAL_ORDER:
-                    yield Button(sent.title, id=sent.name.lower(), variant="warning", compact=True)
+                    variant: ButtonVariant = "error" if sent is SentSignal.KILL else "warning"
+                    yield Button(sent.title, id=sent.name.lower(), variant=variant, compact=True)
 
     def choose(self, button: str) -> None:
         """Send the signal of a button, or ask root a second time."""

@@ -1,5 +1,6 @@
 """One GPU: charts of the chosen metrics on one time axis, throttling and events below them, and every value."""
 
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar, Final
@@ -35,7 +36,7 @@ from gpumon.session.app_session import Demand
 from gpumon.session.view_state import ViewState
 from gpumon.ui.messages import ViewStateRequested
 from gpumon.ui.screens.base import next_key
-from gpumon.ui.screens.chart_choices import MetricChoiceScreen, OverlayChoiceScreen
+from gpumon.ui.screens.chart_choices import metric_choices, overlay_choices
 from gpumon.ui.screens.entries import EntriesScreen
 from gpumon.ui.screens.time_screen import TimeScreen
 from gpumon.ui.widgets.text_lines import TextLines
@@ -49,6 +50,7 @@ class DeviceScreen(TimeScreen[None], EntriesScreen[None]):
 
     Args:
         key: The device's key.
+        metrics: The charts to begin with; empty for the usual ones.
     """
 
     PAGE: ClassVar[str] = "docs/device.md"
@@ -68,10 +70,10 @@ A GPU OVER TIME
         Binding("S", "save", "Save", id="device.save", tooltip="Save the values of the charts as a CSV file"),
     ]
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, metrics: Sequence[str] = ()) -> None:
         super().__init__()
         self.key = key
-        self.charts: list[MetricChart] = [MetricChart(metric) for metric in DEFAULT_METRICS]
+        self.charts: list[MetricChart] = [MetricChart(metric) for metric in metrics or DEFAULT_METRICS]
         """The chosen charts, including those without room."""
         self._overlay: tuple[str, ...] = ()
         """Keys of the GPUs that are drawn in the same charts; empty for this GPU alone."""
@@ -190,7 +192,7 @@ A GPU OVER TIME
 
     def action_choose(self) -> None:
         metrics = [chart.metric for chart in self.charts]
-        self.app.push_screen(MetricChoiceScreen(self.key, metrics), self._choose_charts)
+        self.app.push_screen(metric_choices(self._device, metrics), self._choose_charts)
 
     def _choose_charts(self, metrics: tuple[str, ...] | None) -> None:
         """Show the chosen charts; one that stays keeps what it has drawn."""
@@ -201,7 +203,8 @@ A GPU OVER TIME
 
     def action_overlay(self) -> None:
         chosen = self._overlay or (self.key,)
-        self.app.push_screen(OverlayChoiceScreen(chosen), self._choose_overlay)
+        devices = () if self._state is None else self._state.frame.devices
+        self.app.push_screen(overlay_choices(devices, chosen), self._choose_overlay)
 
     def _choose_overlay(self, keys: tuple[str, ...] | None) -> None:
         """Draw the chosen GPUs; fewer than two stand for the GPU of this screen alone."""

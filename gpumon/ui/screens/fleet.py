@@ -7,7 +7,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from gpumon.fleet.settings import FleetSettings
+from gpumon.fleet.settings import FleetSettings, HostsSettings
 from gpumon.operations.fleet.history import device_key
 from gpumon.operations.fleet.promql import FleetList, finding_query, list_query
 from gpumon.operations.fleet.report import FleetGroup, FleetReport
@@ -78,6 +78,7 @@ class FleetScreen(ViewScreen[None]):
         Binding(
             "r", "read", "Read again", id="fleet.run", tooltip="Query Prometheus, or connect to hosts that failed, now"
         ),
+        Binding("ctrl+n", "hosts", "Hosts", id="fleet.new", show=False, tooltip="Read other hosts through ssh"),
         Binding("z", "range(-1)", "Range", id="fleet.zoom-in", key_display="z/x", tooltip="Usage of less time"),
         Binding("x", "range(1)", "Range", id="fleet.zoom-out", show=False, tooltip="Usage of more time"),
         Binding("escape", "app.pop_screen", "Back", id="fleet.back", tooltip="Back to the previous screen"),
@@ -136,6 +137,12 @@ class FleetScreen(ViewScreen[None]):
     def text_to_copy(self) -> str:
         """The PromQL of the list in front; empty without Prometheus."""
         return self._query
+
+    def action_hosts(self) -> None:
+        from gpumon.ui.screens.fleet_setup import FleetSetupScreen  # late: few sessions need it
+
+        settings = None if self._state is None else self._state.settings
+        self.app.push_screen(FleetSetupScreen(settings.hosts if isinstance(settings, HostsSettings) else ()))
 
     def show(self, state: ViewState) -> None:
         """Draw the fleet. A table is filled only for another snapshot, another list or another size."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from textwrap import wrap
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -11,6 +12,7 @@ from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
+from gpumon.present.pages import page_titles
 from gpumon.ui.keymap import TAB_BINDINGS, footer_rank, key_text
 from gpumon.ui.screens.base import BaseModalScreen, BaseScreen
 
@@ -21,6 +23,8 @@ _WIDTH: Final = 75
 _PALETTE_LINE: Final = f"  {'ctrl+p':<{_KEYS_WIDTH}} All commands"
 _TAB_LINE: Final = f"  {'tab':<{_KEYS_WIDTH}} Next table or field"
 """Textual defines these keys."""
+_WORDS: Final = Path(__file__).parents[1] / "words.txt"
+"""What the words on the screens mean."""
 
 
 class KeyHelp(NamedTuple):
@@ -40,17 +44,24 @@ class HelpScreen(BaseModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Close", id="help.back", tooltip="Close the help"),
-        Binding("question_mark,f1", "dismiss", "Close", show=False, id="close.help", tooltip="Close the help"),
+        Binding("enter", "page", "Page", id="help.open", tooltip="The page about the screen"),
         *(replace(item, action=f"app.{item.action}", id=f"help.{item.id}") for item in TAB_BINDINGS),
     ]
 
     def __init__(self, below: Screen[Any], legend: str) -> None:
         super().__init__()
-        self._text = help_text(below, legend)
+        self.text = help_text(below, legend)
+        self._page = below.PAGE if isinstance(below, BaseScreen) else ""
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            yield Static(self._text, markup=False)
+            yield Static(self.text, markup=False)
+
+    def action_page(self) -> None:
+        from gpumon.ui.screens.page import PageScreen  # few sessions need it
+
+        if self._page:
+            self.app.switch_screen(PageScreen(Path(self._page).name))
 
 
 def help_text(screen: Screen[Any], legend: str) -> str:
@@ -63,11 +74,14 @@ def help_text(screen: Screen[Any], legend: str) -> str:
     others = [entry for entry in entries if entry not in own and entry not in tabs]
     lines = ["KEYS OF THIS SCREEN", *key_lines(own), ""]
     if isinstance(screen, BaseScreen) and screen.PAGE:
-        lines += [f"More: {screen.PAGE}", ""]
+        lines += [
+            f"  {'enter':<{_KEYS_WIDTH}} The page {page_titles()[Path(screen.PAGE).name]!r}",
+            "",
+        ]
     if tabs:
         lines += ["SCREENS", *key_lines(tabs), ""]
     textual_lines = [_PALETTE_LINE, _TAB_LINE] if screen.app.ENABLE_COMMAND_PALETTE else [_TAB_LINE]
-    return "\n".join([*lines, "EVERYWHERE", *key_lines(others), *textual_lines, "", legend])
+    return "\n".join([*lines, "EVERYWHERE", *key_lines(others), *textual_lines, "", legend, _WORDS.read_text("utf-8")])
 
 
 def bindings_of(screen: Screen[Any]) -> list[KeyHelp]:

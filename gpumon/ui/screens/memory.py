@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from gpumon.core.model import Device, short_product_name
+from gpumon.core.problems import Problem
 from gpumon.health.alerts import OUT_OF_MEMORY, Alert
 from gpumon.operations.device_holders import Holders
 from gpumon.operations.torch_processes import Owner
@@ -79,7 +80,7 @@ A GPU'S MEMORY
                  reports; ▲ peak, R allocation retry, X out of memory
 """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "segments", "Segments", id="memory.open", tooltip="Map of the process's memory segments"),
+        Binding("enter", "segments", "Segments", id="memory.open", tooltip="Memory segments; loads a missing probe"),
         Binding("E", "empty_cache", "Empty", id="memory.empty-cache", tooltip="Have the process release its cache"),
         Binding("e", "explain_oom", "Explain", id="memory.explain-selected", tooltip="Why a process ran out of memory"),
         Binding("a", "acknowledge", "Acknowledge", id="memory.acknowledge", tooltip="Dismiss the message above"),
@@ -239,7 +240,9 @@ A GPU'S MEMORY
         """Hide the keys that do not apply to the process under the cursor."""
         if action == "empty_cache" and self._state is not None and self._state.is_read_only:
             return False
-        if action in {"segments", "empty_cache"}:
+        if action == "segments":
+            return self.is_chosen or self._unprobed_pid is not None
+        if action == "empty_cache":
             return self.is_chosen
         if action == "explain_oom":
             return bool(self._ooms)
@@ -262,8 +265,24 @@ A GPU'S MEMORY
     def action_segments(self) -> None:
         from gpumon.ui.screens.segments import SegmentsScreen  # few sessions need it
 
-        if self.chosen is not None and self._device is not None:
+        unprobed, state = self._unprobed_pid, self._state
+        if unprobed is not None and state is not None:
+            from gpumon.ui.screens.probe_question import ask_for_probe
+
+            ask_for_probe(self, unprobed, state.load_probe, self._report_probe)
+        elif self.chosen is not None and self._device is not None:
             self.app.push_screen(SegmentsScreen(self.chosen, self._device))
+
+    @property
+    def _unprobed_pid(self) -> int | None:
+        """The process under the cursor, if it has no probe and belongs to this host."""
+        is_here = self._state is not None and self._state.is_this_host
+        return self._cursor_pid if is_here and not self.is_chosen else None
+
+    def _report_probe(self, problem: Problem | None) -> None:
+        """Show why a process has no probe; if it has one, its parts appear with its first statistics."""
+        if problem is not None:
+            self.notify(str(problem), severity="warning", markup=False)
 
     def action_empty_cache(self) -> None:
         if self.chosen is not None and self.chosen.probe is not None and self._device is not None:

@@ -72,7 +72,7 @@ class OomScreen(ViewScreen[None]):
             return reading_lines(room)
         if isinstance(self.outcome, str):
             return [line(Span(text, Role.WARNING)) for text in wrapped(f"! {self.outcome}", room)]
-        lines = explanation_lines(self.outcome, room, is_long=True)
+        lines = [item.line for item in explanation_lines(self.outcome, room, is_long=True)]
         return [*lines, (), line(Span(f"From {self._event.path}", Role.DIM))]
 
     def _show_outcome(self, outcome: Explanation | str) -> None:

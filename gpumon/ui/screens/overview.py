@@ -1,6 +1,7 @@
 """One row for each GPU, the chart of the selected one, processes, the host, and the most severe alerts."""
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import ClassVar, Final
 
 from textual import events, on
@@ -9,9 +10,9 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Static
 
-from gpumon.core.model import Device, Process
+from gpumon.core.model import Device, Frame, Process
 from gpumon.operations.torch_processes import largest_allocator
-from gpumon.present.device_table import DeviceRow, device_rows, notable_state
+from gpumon.present.device_table import DeviceRow, copied_text, device_rows, notable_state
 from gpumon.present.first_run import first_run_lines, tour_line
 from gpumon.present.header import banner
 from gpumon.present.heat_map import heat_map_height
@@ -29,6 +30,7 @@ from gpumon.present.process_table import (
     process_line,
     process_rows,
     scope_line,
+    sm_age_text,
 )
 from gpumon.session.app_session import Demand
 from gpumon.session.view_state import ViewState
@@ -47,6 +49,14 @@ _SLOW_SECONDS: Final = 2.0
 """The totals, the chart and the values next to it are drawn at this pace: as many lines as the tables have."""
 _MIN_HEIGHT_FOR_BANNER: Final = 20
 """Lower terminals show one alert only."""
+
+
+class _View(Enum):
+    """How the GPUs are shown."""
+
+    TABLE = "table"
+    MAP = "map"
+    HISTORY = "history"
 
 
 class OverviewScreen(ViewScreen[None]):
@@ -84,7 +94,13 @@ A GPU
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("g", "scope", "Scope", id="overview.scope", tooltip="Processes of the selected GPU, or of all GPUs"),
         Binding("K", "signal", "Signal", id="overview.signal", tooltip="Send a signal to the selected process"),
-        Binding("v", "view", "View", id="overview.view", tooltip="Many GPUs as a map or as a table"),
+        Binding(
+            "v",
+            "view",
+            "View",
+            id="overview.view",
+            tooltip="GPUs as a table, as a map over time, and many GPUs as a map",
+        ),
         Binding("escape", "back", "Back", id="overview.back", tooltip="Back to the fleet"),
     ]
 
@@ -94,8 +110,8 @@ A GPU
         self._shows_all = False
         """Whether the process table has the processes of all GPUs."""
         self._is_read_only = False
-        self._has_many = False
-        """Whether there are enough devices for a map."""
+        self._keys: frozenset[str] = frozenset()
+        """All devices."""
         self._selected_key: str | None = None
         """The device whose chart and processes are shown."""
         self._drawn: tuple[tuple[object, ...], ChartSection] | None = None
@@ -104,10 +120,10 @@ A GPU
         """The totals, and what they were drawn for."""
         self._listed: tuple[tuple[object, ...], Sequence[ProcessRow]] | None = None
         """The rows of processes, and what they were made of."""
-        self._wants_table = False
-        """Whether many GPUs are shown as a table anyway."""
+        self._view = 0
+        """How often another view was requested."""
         self._devices: TableView[DeviceRow] = TableView(
-            LineTable(id="devices"), lambda row: row.device.key, overview_line
+            LineTable(id="devices"), lambda row: row.device.key, overview_line, copied_text
         )
         self._processes: TableView[ProcessRow] = TableView(LineTable(id="processes"), process_key, process_line)
         self._map = HeatMapView(id="heat-map")
@@ -132,8 +148,13 @@ A GPU
     @property
     def demand(self) -> Demand:
         """The values of the selected device that stand next to the chart and in the process table."""
+        if self.has_class("heat-map") and self._map.is_over_time and self._map.history_mode.is_on_demand:
+            return Demand(device_keys=self._keys)
         key = self.key
-        return Demand(device_keys=frozenset() if key is None else frozenset({key}))
+        return Demand(
+            device_keys=frozenset() if key is None else frozenset({key}),
+            process_keys=self._keys if self._shows_all else frozenset(),
+        )
 
     @property
     def key(self) -> str | None:
@@ -229,7 +250,7 @@ A GPU
         """Select a GPU, if it is listed; both views select the same one."""
         table = self._devices.table
         self._map.selected = key
-        table.cursor = next((index for index, row in enumerate(table.rows) if row.key == key), table.cursor)
+        table.select(key)
 
     def action_back(self) -> None:
         self.app.pop_screen()
@@ -244,16 +265,14 @@ A GPU
             self.post_message(SignalRequested([process]))
 
     def action_view(self) -> None:
-        self._wants_table = not self._wants_table
+        self._view += 1
         self.post_message(ViewStateRequested())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide the keys that have nothing to change: too few GPUs for a map, no process under the cursor."""
         if action == "back":
             return self.is_of_fleet
-        if action == "view":
-            return self._has_many
-        if action == "scope":
+        if action in {"view", "scope"}:
             return not self.has_class("nothing-to-show")
         if action == "signal":
             return self.focused is self._processes.table and not self._is_read_only
@@ -267,6 +286,7 @@ A GPU
         """Show everything that is about devices, in the lines that the plan gives to each part."""
         frame, width = state.frame, self.size.width
         rows = device_rows(state)
+        self._keys = frozenset(row.device.key for row in rows)
         key = self.key
         is_other_view = self._choose_view(len(rows))
         selected = next((row for row in rows if row.device.key == key), rows[0] if rows else None)
@@ -274,7 +294,9 @@ A GPU
         scope = None if self._shows_all or selected is None else selected.device
         processes = self._process_rows(state, scope)
         height = self.size.height
-        wanted = heat_map_height(rows, width, height // 2) if self.has_class("heat-map") else len(rows)
+        wanted = len(rows)
+        if self.has_class("heat-map"):
+            wanted = len(rows) + 1 if self._map.is_over_time else heat_map_height(rows, width, height // 2)
         plan = plan_overview(height, wanted, len(processes), banner_lines, gpus=len(frame.gpus))
         if is_other_view:
             self._map.selected = key
@@ -287,7 +309,7 @@ A GPU
         if is_other_view and key is not None:
             self.show_device(key)
         self._show_chart(state, selected, plan.chart)
-        self._show_processes(processes, process_count(frame), scope, plan)
+        self._show_processes(processes, frame, scope, plan)
 
     def _process_rows(self, state: ViewState, scope: Device | None) -> Sequence[ProcessRow]:
         """The rows of processes: the same ones as before if only the cursor has moved."""
@@ -326,21 +348,27 @@ A GPU
             self._drawn = drawn_for, chart_section(selected, state.store, self.size.width, height, torch)
         return self._drawn[1]
 
-    def _show_processes(self, rows: Sequence[ProcessRow], total: int, scope: Device | None, plan: OverviewPlan) -> None:
+    def _show_processes(
+        self,
+        rows: Sequence[ProcessRow],
+        frame: Frame,
+        scope: Device | None,
+        plan: OverviewPlan,
+    ) -> None:
         """Show the processes of a device, or of all of them."""
-        heading = [scope_line(scope, len(rows), total, self.size.width)]
+        note = sm_age_text(frame.devices if scope is None else [scope])
+        heading = [scope_line(scope, len(rows), process_count(frame), self.size.width, note)]
         self._lines("scope").show(heading if plan.has_scope else [])
         self._processes.show(process_columns(rows), rows)
         self._lines("nothing").show([] if rows else [no_process_line(scope)])
         self._processes.display = bool(rows)
 
     def _choose_view(self, devices: int) -> bool:
-        """Show many devices as a map, unless the user wants a table; return whether the view has changed."""
-        has_many = devices >= HEAT_MAP_FROM
-        if has_many != self._has_many:
-            self._has_many = has_many
-            self.refresh_bindings()
-        is_map = has_many and not self._wants_table
+        """Show the view that the user wants, at first many devices as a map; return whether it has changed."""
+        views = (_View.MAP, _View.TABLE, _View.HISTORY) if devices >= HEAT_MAP_FROM else (_View.TABLE, _View.HISTORY)
+        view = views[self._view % len(views)]
+        is_map = view is not _View.TABLE
+        self._map.is_over_time = view is _View.HISTORY
         if is_map == self.has_class("heat-map"):
             return False
         had_focus = self.focused is self._device_widget

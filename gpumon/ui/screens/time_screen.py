@@ -62,6 +62,19 @@ class TimeScreen(ViewScreen[ResultT]):
             self.time_view.point(column)
             self._draw_again()
 
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Zoom in where the wheel is turned on a chart."""
+        self._zoom_with_wheel(event, -1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Zoom out where the wheel is turned on a chart."""
+        self._zoom_with_wheel(event, 1)
+
+    def _zoom_with_wheel(self, event: events.MouseEvent, steps: int) -> None:
+        if event.widget is self.query_one(f"#{self.CHARTS_ID}"):
+            event.stop()
+            self.action_zoom(steps)
+
     def chart_column(self, x: int) -> int | None:
         """The column of time at a cell, counted from the left end of the charts; None outside of them."""
         column = x - GUTTER

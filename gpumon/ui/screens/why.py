@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 
 from gpumon.core.problems import CommandError, Problem
 from gpumon.operations.why.examination import ExaminationProgress, Listener, WhyReport
+from gpumon.operations.why.outside import examine_outside
 from gpumon.operations.why.trace import examine_process
 from gpumon.present.paint.line import Line, Role, Span, line
 from gpumon.present.paint.table import TableRow
@@ -17,6 +18,7 @@ from gpumon.present.why import problem_lines, progress_text, why_lines
 from gpumon.session.view_state import ViewState
 from gpumon.ui.messages import ViewStateRequested
 from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.screens.probe_question import ask_for_probe
 from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.line_table import MARGIN, LineTable
 from gpumon.ui.widgets.text_lines import TextLines
@@ -48,6 +50,9 @@ class WhyScreen(ViewScreen[None]):
         self._stop = Event()
         self._is_tracing = False
         self._is_read_only = False
+        self._is_asking = False
+        self._has_probe: bool | None = None
+        """Whether the process has a probe; None until that is known, and the user was asked if it has none."""
 
     def compose(self) -> ComposeResult:
         yield from self.compose_top()
@@ -58,7 +63,8 @@ class WhyScreen(ViewScreen[None]):
     def on_screen_resume(self) -> None:
         """Observe the process while the screen is in front."""
         super().on_screen_resume()
-        self._start(is_tracing=False)
+        if self._has_probe is not None:
+            self._start(is_tracing=False)
 
     def on_screen_suspend(self) -> None:
         """Stop to observe it."""
@@ -73,6 +79,9 @@ class WhyScreen(ViewScreen[None]):
         if state.is_read_only != self._is_read_only:
             self._is_read_only = state.is_read_only
             self.refresh_bindings()
+        if not self._is_asking:
+            self._is_asking = True
+            ask_for_probe(self, self._pid, state.load_probe, self._begin)
         width = max(1, self.size.width - MARGIN - _SCROLL_BAR)
         progress = self._progress
         title = title_line(
@@ -84,14 +93,21 @@ class WhyScreen(ViewScreen[None]):
             self.query_one("#why", LineTable).show(rows)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the key for traces, which the process writes, if gpumon is read-only."""
+        """Hide the key for traces, which a probe writes, without one, or if gpumon is read-only."""
         if action == "trace":
-            return not self._is_read_only
+            return not self._is_read_only and self._has_probe is not False
         return super().check_action(action, parameters)
 
     def action_trace(self) -> None:
         if not self._is_tracing:
             self._start(is_tracing=True)
+
+    def _begin(self, problem: Problem | None) -> None:
+        """Observe the process through its probe, or from outside."""
+        self._has_probe = problem is None
+        self.refresh_bindings()
+        if self.is_current:
+            self._start(is_tracing=False)
 
     def _lines(self, width: int) -> list[Line]:
         if self.report is None:
@@ -106,7 +122,7 @@ class WhyScreen(ViewScreen[None]):
         self._stop = Event()
         self._is_tracing = is_tracing
         listener = Listener(self._take_progress, self._stop.is_set)
-        work = partial(_examine, self._pid, listener, is_tracing=is_tracing)
+        work = partial(_examine, self._pid, listener, is_tracing=is_tracing, has_probe=bool(self._has_probe))
         self.in_background(work, partial(self._take, self._stop))
 
     def _take_progress(self, progress: ExaminationProgress) -> None:
@@ -124,8 +140,10 @@ class WhyScreen(ViewScreen[None]):
         self._is_tracing = False
 
 
-def _examine(pid: int, listener: Listener, *, is_tracing: bool) -> WhyReport | Problem:
+def _examine(pid: int, listener: Listener, *, is_tracing: bool, has_probe: bool) -> WhyReport | Problem:
     try:
+        if not has_probe:
+            return examine_outside(pid, None, listener)
         return examine_process(pid, None, listener, has_trace=is_tracing)
     except CommandError as error:
         return error.problem

@@ -16,7 +16,7 @@ from gpumon.health.checks import FailedError, SkippedError
 from gpumon.operations.waterfall import waterfall
 from gpumon.present.explain import SAMPLE
 from gpumon.ui.screens.alerts import AlertsScreen
-from gpumon.ui.screens.chart_choices import MetricChoiceScreen
+from gpumon.ui.screens.chart_choices import ChartChoiceScreen
 from gpumon.ui.screens.cost import CostScreen
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.doctor import DoctorScreen
@@ -104,7 +104,7 @@ async def device(walk: Walk) -> str:
     walk.table("devices").cursor = _most_active(walk)
     async with walk.opened("enter", DeviceScreen, "device-chart") as screen:
         await walk.pilot.press("x", "left", "n", "z")
-        async with walk.opened("c", MetricChoiceScreen, "metrics"):
+        async with walk.opened("c", ChartChoiceScreen, "metrics"):
             pass
         rows = screen.query_one("#details", LineTable).rows
         if len(rows) < len(METRICS):
@@ -119,7 +119,11 @@ async def device(walk: Walk) -> str:
 
 async def memory(walk: Walk) -> str:
     """Every byte of a GPU is part of a row."""
-    used = [device.get("memory_used_bytes") or 0 for device in walk.frame.devices]
+    probes = walk.app.session.shown_probes.probes
+    used = [
+        (any(process.pid in probes for process in device.processes or ()), device.get("memory_used_bytes") or 0)
+        for device in walk.frame.devices
+    ]
     walk.table("devices").cursor = used.index(max(used))
     async with walk.opened("3", MemoryScreen, "memory") as screen:
         device = next((device for device in walk.frame.devices if device.key == screen.key), None)

@@ -1,4 +1,7 @@
-"""The keys that can be used now, in one line: at most six of the screen in front, and those that apply everywhere."""
+"""The keys that can be used now, in one line: at most six of the screen in front, and those that apply everywhere.
+
+What a key did, or why it did nothing, stands in their place for a moment, so that it covers nothing else.
+"""
 
 from typing import ClassVar, Final, NamedTuple
 
@@ -8,6 +11,7 @@ from rich.style import Style
 from textual import events
 from textual.screen import Screen
 from textual.strip import Strip
+from textual.timer import Timer
 from textual.widget import Widget
 
 from gpumon.ui.keymap import footer_rank, is_palette, meaning_of
@@ -16,6 +20,7 @@ MAX_KEYS: Final = 6
 """Of the screen, and of the app."""
 _EVERYWHERE: Final = {"back"}
 """Meanings that stand with the keys of the app, whichever screen defines them."""
+_NOTICE_SECONDS: Final = 4.0
 _SEPARATOR: Final = "│"
 _SPACES: Final = (3, 2, 1)
 """Cells between entries: as many as have room."""
@@ -62,6 +67,18 @@ class Footer(Widget, can_focus=False):
         """Entries with their first cell."""
         self._separator: int | None = None
         """Cell of the line between the keys of the screen and those of the app."""
+        self.notice = ""
+        """What stands in the place of the keys; empty for the keys."""
+        self._notice_end: Timer | None = None
+
+    def say(self, text: str) -> None:
+        """Show a text in the place of the keys for some seconds."""
+        self.notice = text
+        self.refresh()
+        if self._notice_end is not None:
+            self._notice_end.stop()
+        if text:
+            self._notice_end = self.set_timer(_NOTICE_SECONDS, lambda: self.say(""))
 
     def on_mount(self) -> None:
         """Follow the bindings of the screen."""
@@ -84,6 +101,9 @@ class Footer(Widget, can_focus=False):
     def render_line(self, y: int) -> Strip:
         segments, end = [], 0
         background = self.rich_style
+        if self.notice and y == 0:
+            notice = Strip([Segment(f" {self.notice}", background + self._style("key"))])
+            return notice.adjust_cell_length(self.size.width, background)
         for start, entry in self._shown if y == 0 else ():
             if self._separator is not None and end <= self._separator < start:
                 segments.append(Segment(" " * (self._separator - end), background))

@@ -1,4 +1,4 @@
-"""Many GPUs as a map with one cell each; the keys move the mark of the selected one."""
+"""Many GPUs as a map with one cell each, or one row over time; the keys move the mark of the selected one."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from gpumon.present.device_table import DeviceRow
-from gpumon.present.heat_map import HeatMap, HeatMode, heat_heading, heat_map
+from gpumon.present.heat_map import HeatMap, HeatMode, HistoryMode, heat_heading, heat_map, history_heading, history_map
 from gpumon.ui.widgets.text_lines import TextLines
 
 
@@ -37,6 +37,9 @@ class HeatMapView(TextLines, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name for it
         super().__init__(id=id)
         self.mode = HeatMode.UTILIZATION
+        self.history_mode = HistoryMode.UTILIZATION
+        self.is_over_time = False
+        """Whether the map shows the history, with one row per GPU."""
         self.selected: str | None = None
         self._map: HeatMap | None = None
 
@@ -45,6 +48,10 @@ class HeatMapView(TextLines, can_focus=True):
         keys = [row.device.key for row in rows]
         if self.selected not in keys:
             self.selected = keys[0] if keys else None
+        if self.is_over_time:
+            self._map = history_map(rows, self.history_mode, self.selected, width, max(1, height - 1))
+            self.show([history_heading(rows, self.history_mode, width), *self._map.lines])
+            return
         self._map = heat_map(rows, self.mode, self.selected, width, max(1, height - 1))
         self.show([heat_heading(rows, self.mode, self.selected, width), *self._map.lines])
 
@@ -67,7 +74,10 @@ class HeatMapView(TextLines, can_focus=True):
             self._mark(self._map.keys[index])
 
     def action_sort(self) -> None:
-        self.mode = self.mode.next
+        if self.is_over_time:
+            self.history_mode = self.history_mode.next
+        else:
+            self.mode = self.mode.next
         self.post_message(self.SelectionMoved())
 
     def action_choose(self) -> None:

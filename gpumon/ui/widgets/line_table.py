@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.reactive import reactive, var
 from textual.scroll_view import ScrollView
 
-from gpumon.present.paint.line import Role, Span, changed_ranges, merged
+from gpumon.present.paint.line import Role, Span, changed_ranges, merged, plain
 from gpumon.present.paint.table import LazyRow, LazyRows, TableRow
 from gpumon.ui.widgets.text_lines import LineWidget
 
@@ -88,6 +88,10 @@ class LineTable(ScrollView, LineWidget, can_focus=True, inherit_bindings=False):
             if ranges:
                 self.refresh(*(Region(begin + MARGIN, row - top, end - begin, 1) for begin, end in ranges))
 
+    def text_of_row(self) -> str:
+        """The row under the cursor as plain text; empty if there is none. A `TableView` replaces this."""
+        return " ".join(plain(self.rows[self.cursor].line).split()) if self.cursor < len(self.rows) else ""
+
     def line_segments(self, y: int) -> list[Segment]:
         """A visible row."""
         row = y + self.scroll_offset.y
@@ -120,6 +124,10 @@ class LineTable(ScrollView, LineWidget, can_focus=True, inherit_bindings=False):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide the key that chooses a row if rows cannot be chosen."""
         return self._choosable if action == "choose" else super().check_action(action, parameters)
+
+    def select(self, key: str) -> None:
+        """Move the cursor to the row with a key, if there is one."""
+        self.cursor = next((index for index, row in enumerate(self.rows) if row.key == key), self.cursor)
 
     def action_move(self, rows: int) -> None:
         self.cursor = max(0, min(len(self.rows) - 1, self.cursor + rows))

@@ -11,6 +11,7 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input
 
+from gpumon.core.units import MISSING
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, plain
 from gpumon.present.paint.table import (
     Column,
@@ -23,7 +24,7 @@ from gpumon.present.paint.table import (
     headings,
     row_line,
 )
-from gpumon.present.table_state import TableRows, next_sort, sort_marks, sorted_by, visible_columns
+from gpumon.present.table_state import TableRows, sort_marks, sorted_by, visible_columns
 from gpumon.session.table_memory import TableState
 from gpumon.ui.messages import AppMessage, ViewStateRequested
 from gpumon.ui.widgets.filter_bar import FilterBar
@@ -64,14 +65,15 @@ class TableView(Vertical, Generic[RowT]):
         table: Draws the rows.
         key_of: Returns what identifies a row over time.
         make_line: Draws a row in the columns.
+        copied: Returns the text of a row that is copied; by default those of its visible columns.
     """
 
     DEFAULT_CSS = "TableView { height: 1fr; width: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter", id="table.filter", tooltip="Show only the rows that match what you type"),
-        Binding(
-            "s", "sort", "Sort", id="table.sort", tooltip="Sort by the next column; a click on a heading sorts, too"
-        ),
+        Binding("s", "sort", "Sort", id="table.sort", tooltip="Choose the column to sort by; a click on it sorts, too"),
+        Binding("M", "sort_by('memory')", "Memory", id="table.sort-memory", show=False, tooltip="Sort by memory"),
+        Binding("P", "sort_by('sm', 'util')", "Use", id="table.sort-use", show=False, tooltip="Sort by utilization"),
         Binding("c", "columns", "Columns", id="table.choose", tooltip="Choose the columns of the table"),
     ]
 
@@ -90,9 +92,17 @@ class TableView(Vertical, Generic[RowT]):
             self.table_id = table_id
             self.state = state
 
-    def __init__(self, table: LineTable, key_of: Callable[[RowT], str], make_line: MakeLine[RowT] = row_line) -> None:
+    def __init__(
+        self,
+        table: LineTable,
+        key_of: Callable[[RowT], str],
+        make_line: MakeLine[RowT] = row_line,
+        copied: Callable[[RowT], str] | None = None,
+    ) -> None:
         super().__init__(id=f"{table.id}-view")
         self.table = table
+        self.table.text_of_row = self._text_of_row  # type: ignore[method-assign]  # bars are drawn, not copied
+        self._copied = copied
         self.state = TableState()
         self._headings = HeadingLine()
         self._bar = FilterBar()
@@ -193,10 +203,38 @@ class TableView(Vertical, Generic[RowT]):
         self._arrange()
 
     def action_sort(self) -> None:
-        self._change(next_sort(self.state, self._columns))
+        from gpumon.ui.screens.choice import SortPicker  # late, as below: few sessions need it
+
+        def choose(column_id: str | None) -> None:
+            if column_id is not None:
+                order = sorted_by(self.state, self._columns, column_id)
+                self._change(order if column_id else self.state._replace(sort_column="", is_descending=False))
+
+        columns = [item.column for item in self._placed if item.column.sort_key is not None]
+        self.app.push_screen(SortPicker(columns, self.state), choose)
+
+    def action_sort_by(self, *column_ids: str) -> None:
+        """Sort by the first of some columns that the table has."""
+        sortable = {column.id for column in self._columns if column.sort_key is not None}
+        self._change(sorted_by(self.state, self._columns, next(filter(sortable.__contains__, column_ids), "")))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Hide the keys that sort by a column that the table does not have."""
+        if action == "sort_by":
+            return any(column.id in parameters and column.sort_key is not None for column in self._columns)
+        return super().check_action(action, parameters)
+
+    def _text_of_row(self) -> str:
+        row = self.selected
+        if row is None:
+            return ""
+        if self._copied is not None:
+            return self._copied(row)
+        texts = (item.column.text_of(row).strip() for item in self._placed)
+        return "  ".join(text for text in texts if text and text != MISSING)
 
     def action_columns(self) -> None:
-        from gpumon.ui.screens.choice import ColumnChoiceScreen  # late: few sessions need it
+        from gpumon.ui.screens.choice import ColumnChoiceScreen
 
         def choose(state: TableState | None) -> None:
             if state is not None:

@@ -1,0 +1,95 @@
+"""`gpumon report` and `gpumon compare`: what a run was, and whether another one differs from it."""
+
+from pathlib import Path
+
+import click
+
+from gpumon.cli.options import NumberRange, debug_option, json_option
+from gpumon.cli.output import print_json
+from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+
+
+@click.command(short_help="Write a report of a run, from a recording.")
+@click.argument("path", metavar="RECORDING|DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Where to write report.html, report.md and report.json.  [default: DIR, or RECORDING with -report]",
+)
+@click.option("--markdown", "as_markdown", is_flag=True, envvar="GPUMON_REPORT_MARKDOWN", help="Print Markdown only.")
+@json_option("report", "Print one JSON document only; missing values are null.")
+@debug_option
+def report(path: Path, output: Path | None, as_markdown: bool, as_json: bool) -> None:
+    """Write a report of a run: one HTML page that loads nothing, the same as Markdown, and as JSON.
+
+    DIR is the folder that gpumon watch --report DIR has written, also one of a run that was killed. RECORDING is a file
+    of gpumon record: its report has no steps.
+    """
+    from gpumon.operations.run_report.journal import load_report
+    from gpumon.present.report.write import report_markdown, write_report
+
+    document = load_report(path)
+    if as_json:
+        print_json(document)
+    elif as_markdown:
+        click.echo(report_markdown(document), nl=False)
+    else:
+        folder = output or (path if path.is_dir() else path.with_name(f"{path.name.partition('.')[0]}-report"))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_report(document, folder)
+        except OSError as error:
+            reason = f"{folder} cannot be written: {(error.strerror or str(error)).lower()}."
+            raise CommandError(
+                Problem(ProblemCode.NOT_WRITTEN, reason, "Choose another --output."), ExitCode.USAGE
+            ) from None
+        click.echo(f"{' '.join(document['verdict'])}\n{folder / 'report.html'}")
+
+
+@click.command(short_help="Compare two runs, and fail if one is worse.")
+@click.argument("base", metavar="BASE", type=click.Path(path_type=Path))
+@click.argument("new", metavar="NEW", type=click.Path(path_type=Path))
+@click.option(
+    "--fail-if",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    envvar="GPUMON_COMPARE_FAIL_IF",
+    help="Such as 'step_time > +5%'; also peak_memory, energy, gpu_hours, useful_share. Can be repeated.",
+)
+@click.option(
+    "--confidence",
+    type=NumberRange(50, 99.9),
+    default=95.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="Of the intervals.",
+)
+@json_option("compare", "Print one JSON document; missing values are null.")
+@debug_option
+def compare(base: Path, new: Path, conditions: tuple[str, ...], confidence: float, as_json: bool) -> int:
+    """Compare NEW with BASE: folders of gpumon watch --report, files report.json, or recordings.
+
+    Step times have a confidence interval from a blocked bootstrap, which drift and outliers widen.
+
+    Exits with 0; with --fail-if, 1 if a condition is shown to hold, and 4 if that is undecided.
+    """
+    from gpumon.operations.run_report.compare import compare_reports, differences, parse_condition
+    from gpumon.operations.run_report.journal import load_report
+
+    parsed = [parse_condition(text) for text in conditions]
+    reports = load_report(base), load_report(new)
+    comparisons = compare_reports(*reports, confidence / 100)
+    changed = differences(*reports)
+    states = [condition.state(comparisons) for condition in parsed]
+    if as_json:
+        values = [{**item._asdict(), "is_shown": item.is_shown} for item in comparisons]
+        failed = [{"condition": text, "holds": state} for text, state in zip(conditions, states, strict=True)]
+        print_json({"schema": 1, "values": values, "differences": changed, "conditions": failed})
+    else:
+        from gpumon.present.text.compare import compare_lines
+
+        click.echo("\n".join(compare_lines(comparisons, changed, list(zip(conditions, states, strict=True)))))
+    undecided = ExitCode.UNDECIDED if None in states else ExitCode.OK
+    return ExitCode.BAD_VERDICT if True in states else undecided

@@ -1,0 +1,114 @@
+"""Whether two sets of measurements differ: a blocked bootstrap, because steps that follow each other are alike."""
+
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+from math import expm1, hypot, log
+from statistics import NormalDist, fmean
+from typing import Final, NamedTuple
+
+_RESAMPLES: Final = 500
+_MIN_BLOCKS: Final = 8
+_MAX_BLOCKS: Final = 20
+_TRIMMED: Final = 0.25
+"""The slowest and fastest quarter of the steps of a block: checkpoints and other pauses are not what is compared."""
+_MAX_CORRELATION: Final = 0.9
+_SEED: Final = 20_240_229
+"""The same input has the same answer."""
+
+Point = tuple[float, float]
+"""A mean duration in seconds and the number of steps that have it."""
+
+
+class RelativeChange(NamedTuple):
+    """The relative change from one set to another.
+
+    Attributes:
+        change: The estimate: 0.05 if the second is 5 % longer.
+        low: The lower end of the confidence interval.
+        high: Its upper end.
+    """
+
+    change: float
+    low: float
+    high: float
+
+
+def difference(base: Sequence[Point], new: Sequence[Point], confidence: float = 0.95) -> RelativeChange | None:
+    """The change of the typical duration, with a confidence interval; None for too few measurements.
+
+    Each set is cut into blocks of adjacent values. The blocks without their trend are drawn with replacement; what
+    adjacent blocks have in common widens the interval, and so does half of the trend, by which the mean of another run
+    of the same program can differ.
+
+    Args:
+        base: The measurements of the first run, in order of time.
+        new: Those of the second.
+        confidence: Share of such intervals that contain the true change.
+    """
+    blocks = [_blocks(base), _blocks(new)]
+    if min(map(len, blocks)) < _MIN_BLOCKS or min(map(min, blocks)) <= 0.0:
+        return None
+    means = [_mean(part) for part in blocks]
+    trends = [_trend(part) for part in blocks]
+    level = [
+        [value - at for value, at in zip(part, trend, strict=True)] for part, trend in zip(blocks, trends, strict=True)
+    ]
+    generator = random.Random(_SEED)  # noqa: S311 - no secret
+    draws = sorted(
+        log(_mean(generator.choices(level[1], k=len(level[1]))) / _mean(generator.choices(level[0], k=len(level[0]))))
+        for _ in range(_RESAMPLES)
+    )
+    tail = (1.0 - confidence) / 2.0
+    widened = [(1.0 + part) / (1.0 - part) for part in map(_correlation, level)]
+    drift = NormalDist().inv_cdf(1.0 - tail) * hypot(
+        *(trend[-1] / mean for trend, mean in zip(trends, means, strict=True))
+    )
+    center, ratio = log(_mean(level[1]) / _mean(level[0])), log(means[1] / means[0])
+    ends = draws[int(tail * _RESAMPLES)], draws[min(_RESAMPLES - 1, int((1.0 - tail) * _RESAMPLES))]
+    half = [hypot((end - center) * max(widened) ** 0.5, drift) for end in ends]
+    return RelativeChange(expm1(ratio), expm1(ratio - half[0]), expm1(ratio + half[1]))
+
+
+def _blocks(points: Sequence[Point]) -> list[float]:
+    """The typical duration of each block: the mean of its points without the extremes."""
+    count = min(_MAX_BLOCKS, len(points) // 3)
+    size = len(points) / count if count else 0.0
+    cut = [points[int(number * size) : int((number + 1) * size)] for number in range(count)]
+    return [_trimmed(block) for block in cut if block]
+
+
+def _trimmed(points: Sequence[Point]) -> float:
+    ordered = sorted(points)
+    total = sum(count for _, count in ordered)
+    low, high = _TRIMMED * total, (1.0 - _TRIMMED) * total
+    sum_seconds = weight = at = 0.0
+    for value, count in ordered:
+        inside = max(0.0, min(at + count, high) - max(at, low))
+        sum_seconds += value * inside
+        weight += inside
+        at += count
+    return sum_seconds / weight if weight else ordered[len(ordered) // 2][0]
+
+
+def _mean(values: Sequence[float]) -> float:
+    """The mean of blocks without the highest and lowest tenth."""
+    ordered = sorted(values)
+    cut = len(ordered) // 10
+    return fmean(ordered[cut : len(ordered) - cut])
+
+
+def _trend(values: Sequence[float]) -> list[float]:
+    """The straight line through values, without their mean."""
+    middle, mean = (len(values) - 1) / 2.0, fmean(values)
+    spread = sum((number - middle) ** 2 for number in range(len(values)))
+    slope = sum((number - middle) * (value - mean) for number, value in enumerate(values)) / spread
+    return [slope * (number - middle) for number in range(len(values))]
+
+
+def _correlation(values: Sequence[float]) -> float:
+    """The correlation of adjacent values, from 0 to `_MAX_CORRELATION`."""
+    mean = fmean(values)
+    spread = sum((value - mean) ** 2 for value in values)
+    common = sum((first - mean) * (second - mean) for first, second in pairwise(values))
+    return min(_MAX_CORRELATION, max(0.0, common / spread)) if spread else 0.0

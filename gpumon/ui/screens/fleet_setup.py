@@ -1,0 +1,80 @@
+"""How a fleet is added: hosts that are typed here, or what the configuration file names."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Input, Static
+
+from gpumon.fleet.model import FleetError
+from gpumon.operations.fleet.ssh import parse_hosts
+from gpumon.present.top_line import title_line
+from gpumon.session.view_state import ViewState
+from gpumon.ui.messages import HostsAdded
+from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.widgets.footer import Footer
+from gpumon.ui.widgets.text_lines import TextLines
+
+_TEXT: Final = """\
+Type the names of hosts as for ssh, separated by commas, and press enter:
+gpumon reads their GPUs through ssh while it is open. ssh must work without
+a password; gpumon need not be installed there.
+
+To keep them, or to read a Prometheus server, add to config.toml:
+
+  [fleet]
+  hosts = "box01,box02"
+  # or: prometheus = "http://prometheus:9090"
+
+The same for one start: gpumon fleet --hosts box01,box02
+"""
+
+
+class FleetSetupScreen(ViewScreen[None]):
+    """Asks for hosts.
+
+    Args:
+        hosts: The hosts that are read now.
+    """
+
+    PAGE: ClassVar[str] = "docs/fleet.md"
+    TAB: ClassVar[str] = "Fleet"
+    AUTO_FOCUS: ClassVar[str] = "Input"
+    DEFAULT_CSS = (
+        "FleetSetupScreen { Static { padding: 1 1; } Input { margin: 0 1; max-width: 76; } #error { height: 2; } }"
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "app.pop_screen", "Back", id="fleet-setup.back", tooltip="Back to the previous screen"),
+    ]
+
+    def __init__(self, hosts: Sequence[str] = ()) -> None:
+        super().__init__()
+        self._hosts = ",".join(hosts)
+
+    def compose(self) -> ComposeResult:
+        yield from self.compose_top()
+        yield TextLines(id="title")
+        yield Static(_TEXT, markup=False)
+        field = Input(self._hosts, placeholder="box01,user@box02", compact=True)
+        field.cursor_blink = False  # a cursor that blinks sends bytes while nothing changes
+        yield field
+        yield Static(id="error", markup=False)
+        yield Footer()
+
+    def show(self, _: ViewState) -> None:
+        """Draw the title."""
+        self.query_one("#title", TextLines).show([title_line("GPUs of many hosts", "", self.size.width)])
+
+    @on(Input.Submitted)
+    def read(self) -> None:
+        """Read the hosts that were typed."""
+        text = self.query_one(Input).value.strip()
+        try:
+            hosts = parse_hosts(text or None, None)
+        except FleetError as error:
+            self.query_one("#error", Static).update(f"! {error.problem}")
+            return
+        if hosts:
+            self.post_message(HostsAdded(tuple(hosts)))

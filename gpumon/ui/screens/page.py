@@ -1,0 +1,53 @@
+"""A page of the documentation."""
+
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.widgets import Markdown
+
+from gpumon.present.pages import page_text, page_titles
+from gpumon.ui.screens.base import BaseScreen
+from gpumon.ui.widgets.footer import Footer
+
+
+class PageScreen(BaseScreen[None]):
+    """Shows a page, whose links to other pages open those.
+
+    Args:
+        page: Its file, such as ``memory.md``.
+    """
+
+    DEFAULT_CSS = "PageScreen { Markdown { background: $background; } VerticalScroll { scrollbar-size-vertical: 1; } }"
+    PAGE: ClassVar[str] = "docs/index.md"
+    AUTO_FOCUS: ClassVar[str] = "VerticalScroll"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", "Back", id="page.back", tooltip="Back to the previous screen"),
+    ]
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self._page = page
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Markdown(page_text(self._page), open_links=False)
+        yield Footer()
+
+    @property
+    def text_to_copy(self) -> str:
+        """The page in Markdown."""
+        return page_text(self._page)
+
+    @on(Markdown.LinkClicked)
+    def follow(self, clicked: Markdown.LinkClicked) -> None:
+        """Open another page; the address of anything else is copied."""
+        name = Path(clicked.href.partition("#")[0]).name
+        if name in page_titles():
+            self.app.push_screen(PageScreen(name))
+        else:
+            self.app.copy_to_clipboard(clicked.href)
+            self.notify(f"Copied: {clicked.href}", markup=False)
