@@ -59,6 +59,12 @@ _HINT: Final = "Open it with gpumon trace or in ui.perfetto.dev."
     envvar="GPUMON_TRACE_TOP",
     help="Number of kernels and gaps in text and JSON output. The screen shows all of them.",
 )
+@click.option(
+    "--critical",
+    is_flag=True,
+    envvar="GPUMON_TRACE_CRITICAL",
+    help="Print what the critical path of the median step consists of. The screen has the path as a lane.",
+)
 @attach_options
 @screen_options
 @debug_option
@@ -69,6 +75,7 @@ def trace(  # noqa: PLR0917 - click passes them by name
     output: Path | None,
     as_json: bool,
     top: int,
+    critical: bool,
     attach: bool,
     load_probe: str,
     theme: str,
@@ -97,8 +104,8 @@ def trace(  # noqa: PLR0917 - click passes them by name
             require_probes(target, attach=attach, policy=load_probe)
         ranks = tuple(dict.fromkeys(pid for target in targets for pid in target.pids))
         files = _record(ranks, seconds, output)
-    if as_json or not has_screen():
-        return _print(files, as_json=as_json, top=top)
+    if as_json or critical or not has_screen():
+        return _print(files, as_json=as_json, top=top, is_critical=critical)
     from gpumon.ui import terminal
 
     terminal.require()
@@ -138,7 +145,7 @@ def _record(pids: tuple[int, ...], seconds: float, output: Path | None) -> tuple
     return tuple(outputs)
 
 
-def _print(files: tuple[Path, ...], *, as_json: bool, top: int) -> int:
+def _print(files: tuple[Path, ...], *, as_json: bool, top: int, is_critical: bool) -> int:
     from gpumon.core.file_reader import read_to_end
     from gpumon.traces.reader import TraceReader
 
@@ -153,7 +160,8 @@ def _print(files: tuple[Path, ...], *, as_json: bool, top: int) -> int:
         print_json(traces_document(traces, top))
         return ExitCode.OK
     from gpumon.present.paint.line import Role
-    from gpumon.present.text.trace import report_lines
+    from gpumon.present.text.trace import critical_lines, report_lines
 
-    print_lines(report_lines(traces, top, report_width(_DEFAULT_WIDTH, 160)), {Role.HEADING})
+    lines_of = critical_lines if is_critical else report_lines
+    print_lines(lines_of(traces, top, report_width(_DEFAULT_WIDTH, 160)), {Role.HEADING})
     return ExitCode.OK

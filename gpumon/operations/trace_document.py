@@ -46,6 +46,7 @@ def _trace_document(trace: Trace, verdict: SlownessVerdict, top: int) -> dict[st
             "duration_seconds": step / _NANOSECONDS,
             "kernels_count": trace.kernels,
             "classes": [_class_document(item, step, top) for item in trace.classes],
+            "critical_path": [_class_document(item, step, top) for item in trace.critical if item.time_ns],
         },
         "verdict": _verdict_document(verdict),
         "kernels" if trace.device is not None else "operators": [
@@ -106,6 +107,7 @@ def _verdict_document(verdict: SlownessVerdict) -> dict[str, Any]:
                 "time_seconds": cause.seconds,
                 "share": cause.share,
                 "bound_seconds": cause.bound_seconds,
+                "bound_range_seconds": None if cause.bound_range is None else list(cause.bound_range),
                 "evidence": cause.evidence,
                 "line": cause.line,
                 "experiment": cause.experiment,

@@ -111,7 +111,7 @@ def cause_lines(verdict: SlownessVerdict, width: int) -> Iterator[Line]:
     """Each cause with its label in the color of its class, its evidence, its bound, an experiment, and its line."""
     for number, cause in enumerate(verdict.causes, 1):
         head = f"{number}. {cause.label[0].upper()}{cause.label[1:]}"
-        bound = f" Without it: {short_time_text(cause.bound_seconds)} at best." if verdict.has_steps else ""
+        bound = f" Without it: {cause.bound_text}." if verdict.has_steps else ""
         text = f"{cause.evidence}{bound} {cause.experiment}"
         where = f" Line: {cause.line}" if cause.line and cause.line not in text else ""
         first, *rest = wrapped(f"{head}: {text}{where}", max(20, width - 4))

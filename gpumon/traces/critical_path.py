@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from gpumon.core.step_classes import GPU_CLASSES, HOST, IDLE, SYNC
 from gpumon.traces.device_time import QUEUED
 from gpumon.traces.pieces import TimePiece
-from gpumon.traces.step_graph import NEVER, After, StepGraph
+from gpumon.traces.step_graph import LAST, NEVER, StepGraph
 from gpumon.traces.table import EventTable
 
 _STEPS: Final = 3
@@ -127,7 +127,7 @@ class _Execution:
         self.elements: list[_Element] = []
         self._graph = graph
         self._is_recorded = is_recorded
-        self._gap = change.gap_ns
+        self._gap = -NEVER if change.gap_ns is None else change.gap_ns
         usual = change.host.get("", 1.0)
         self._times = [
             round(sum(time * change.host.get(tag, usual) for tag, time in part.times.items())) for part in graph.parts
@@ -144,39 +144,36 @@ class _Execution:
     def step(self) -> Reached:
         """Execute the next step, until the host and all streams are done."""
         self._done = [[items[-1]] for items in self._done]
+        time, device, element = self._host
         for number, part in enumerate(self._graph.parts):
-            begin, time = self._host, self._times[number]
-            self._host = self._add(_PART, number, begin, begin.time, time)
+            begin, time = time, time + self._times[number]
+            if self._is_recorded:
+                element = self._record((_PART, number, begin, time, element, begin))
             for index, offset in part.launches:
-                launch = Reached(begin.time + min(offset, time), begin.device, self._host.element)
-                self._launch(index, launch)
-            if self._waits[number]:
-                cause, end = self._latest(self._host, self._host.time, self._waits[number])
-                if end > self._host.time:
-                    self._host = self._add(_RETURN, number, cause, cause.time, end - cause.time)
+                self._launch(index, min(begin + offset, time), device, element)
+            for stream, count, lag in self._waits[number]:
+                done = self._done[stream][count]
+                if done.time + lag > time:
+                    time, device, element = done.time + lag, done.device, done.element
+                    if self._is_recorded:
+                        element = self._record((_RETURN, number, done.time, time, element, done.time))
+        self._host = Reached(time, device, element)
         return max(self._host, *(items[-1] for items in self._done)) if self._done else self._host
 
-    def _launch(self, index: int, launch: Reached) -> None:
+    def _launch(self, index: int, moment: int, device: int, element: int) -> None:
         """Have a stream do work as soon as possible."""
         item, time = self._graph.work[index], self._device[index]
-        before, *others = item.after
-        gap = 0 if not time else before.lag if self._gap is None else self._gap
-        after = (before._replace(lag=min(before.lag, gap)), *others)  # work that is removed leaves no gap
-        cause, begin = self._latest(launch, launch.time + item.launch_lag, after)
-        self._done[item.stream].append(self._add(_WORK, index, cause, begin, time))
-
-    def _latest(self, cause: Reached, moment: int, after: Sequence[After]) -> tuple[Reached, int]:
-        """The condition that is met last, and when; at first the one that is met at a moment."""
-        for stream, count, lag in after:
+        begin, since = moment + item.launch_lag, moment
+        for stream, count, lag in item.after:
             done = self._done[stream][count]
-            if done.time + lag > moment:
-                cause, moment = done, done.time + lag
-        return cause, moment
+            if count == LAST and lag > self._gap * bool(time):  # work that is removed leaves no gap
+                lag = self._gap * bool(time)  # noqa: PLW2901
+            if done.time + lag > begin:
+                begin, since, device, element = done.time + lag, done.time, done.device, done.element
+        if self._is_recorded:
+            element = self._record((_WORK, index, begin, begin + time, element, min(since, begin)))
+        self._done[item.stream].append(Reached(begin + time, device + time, element))
 
-    def _add(self, kind: int, number: int, cause: Reached, begin: int, time: int) -> Reached:
-        """The end of an element."""
-        device = cause.device + (time if kind == _WORK else 0)
-        if not self._is_recorded:
-            return Reached(begin + time, device)
-        self.elements.append((kind, number, begin, begin + time, cause.element, min(cause.time, begin)))
-        return Reached(begin + time, device, len(self.elements) - 1)
+    def _record(self, element: _Element) -> int:
+        self.elements.append(element)
+        return len(self.elements) - 1

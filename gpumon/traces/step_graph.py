@@ -24,6 +24,8 @@ COLLECTING: Final = "collecting"
 FREEING: Final = "freeing"
 NEVER: Final = -(1 << 60)
 """A moment before all others."""
+LAST: Final = -1
+"""In place of a count: all work of the stream so far."""
 _AUTOGRAD: Final = "autograd::engine"
 _LAUNCH_NS: Final = 5_000
 """From the begin of a launch to that of its work, where no launch of the step shows it."""
@@ -218,7 +220,7 @@ class GraphBuilder:
         table = self._table
         stream, begin = self._streams[table.lanes[event]], table.begins[event]
         before = self._ends[stream]
-        after = [After(stream, -1, begin - before[-1]), *self._explicit(event, stream, launch)]
+        after = [After(stream, LAST, begin - before[-1]), *self._explicit(event, stream, launch)]
         if min(begin - launch - _LAUNCH_NS, *(item.lag for item in after)) > _GAP_NS:
             after += self._inferred(stream, begin)
         launch_lag = begin - launch if table.correlations[event] in self._host.launches else NEVER

@@ -70,20 +70,6 @@ def test_promtool_accepts_the_text(nvml_mock: NvmlMock) -> None:
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
-def test_values_end_when_the_driver_stops_responding(nvml_mock: NvmlMock, tmp_path: Path) -> None:
-    control = tmp_path / "control"
-    control.write_text("")
-    with exporting(env=nvml_mock.environment(gpus=2, control=control)) as (_, url):
-        assert len(values(read(url), "gpumon_gpu_power_watts")) == 2
-        control.write_text("lost:1")
-        deadline = time.monotonic() + READY_SECONDS
-        while len(values(text := read(url), "gpumon_gpu_power_watts")) != 1:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-    assert 'state="lost",uuid="' in text
-    assert "gpumon_gpu_value_missing{" in text
-
-
 def test_without_a_driver_it_serves_that(nvml_mock: NvmlMock) -> None:
     with exporting(env=nvml_mock.environment_without_library()) as (_, url):
         assert values(read(url), "gpumon_up") == [0.0]

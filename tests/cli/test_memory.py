@@ -100,21 +100,3 @@ def test_a_silent_probe_does_not_delay_status(host: dict[str, str], folder: Path
         took = time.monotonic() - began
     assert all("torch" not in entry for entry in memory["devices"][0]["processes"])
     assert took < 10  # half a second, and more on a busy host
-
-
-def test_a_folder_that_is_open_to_others_is_reported(host: dict[str, str], folder: Path) -> None:
-    folder.chmod(0o777)
-    assert document("memory", env=host)["unheard"][0]["code"] == "no_permission"
-    done = run("memory", env=host)
-    assert done.returncode == 0
-    assert "other users can access the folder" in " ".join(done.stdout.split())
-
-
-def test_a_gpu_with_mig_shows_its_instances(host: dict[str, str]) -> None:
-    split = {**host, "NVML_MOCK_MIG": "0:2"}
-    done = run("memory", env=split)
-    assert "GPU 0:1 · " in done.stdout
-    assert "its memory belongs to its MIG instances" in " ".join(done.stdout.split())
-    memory = document("memory", env=split)["devices"]
-    assert memory[0]["problem"]["code"] == "not_supported"
-    assert memory[1]["mig_instance"]["position"] == 0

@@ -26,6 +26,8 @@ IN_UTF_8 = re.compile(b"[\xc2-\xf4][\x80-\xbf]")
 
 
 def glyphs_of(file: Path) -> set[str]:
+    if file.read_bytes().isascii():
+        return set()
     with file.open("rb") as source:
         drawn = [token.string for token in tokenize.tokenize(source.readline) if token.type == tokenize.STRING]
     return {character for text in drawn for character in text if not character.isascii()}

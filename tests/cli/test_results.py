@@ -60,6 +60,7 @@ def environment(nvml_mock: NvmlMock, tmp_path: Path) -> Environment:
     }
 
 
+@pytest.mark.long
 def test_cases_are_a_table_and_plots_are_drawn_where_they_are_wanted(environment: Environment) -> None:
     plain = run("run", "sweep", "--device", "cpu", env=environment)
     assert plain.returncode == 0, plain.stderr
@@ -78,20 +79,6 @@ def test_json_and_csv_exclude_each_other(environment: Environment, command: list
     done = run(*command, "--json", "--csv", env=environment)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--json and --csv exclude each other." in done.stderr
-
-
-def test_the_code_of_a_workload_is_printed_with_its_parameters(environment: Environment) -> None:
-    done = run("workloads", "sweep", "--code", env=environment)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "# sweep: Sweeps." in done.stdout
-    assert "# Parameters on a GPU: how=up" in done.stdout
-    assert done.stdout.endswith("\ndef work(size):\n    return size * size\n")
-    compile(done.stdout, "code", "exec")
-    listed = run("workloads", "sweep", env=environment).stdout
-    assert "--set how=up" in listed
-    assert "matmul" not in listed
-    (document,) = json.loads(run("workloads", "sweep", "--json", env=environment).stdout)["workloads"]
-    assert document["code"] == "def work(size):\n    return size * size"
 
 
 @pytest.mark.sampled(1)

@@ -13,6 +13,7 @@ from gpumon.operations.wait import GpuWatch, is_free, memory_above, utilization_
 from tests.builders import device, frame
 from tests.cli.running import GPUMON, is_one_line, run
 from tests.nvml_mock import NvmlMock
+from tests.processes import tree
 
 
 def moments(*rows: tuple[Device, ...]) -> Iterator[Frame]:
@@ -102,9 +103,12 @@ def test_an_interrupt_ends_it_cleanly(nvml_mock: NvmlMock, sleepers: Callable[[i
     started = subprocess.Popen(
         [GPUMON, "wait", "--gpu", "0", "--free"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    time.sleep(1.5)
+    deadline = time.monotonic() + 60
+    while len(tree(started.pid)) < 2:  # it has no collector yet
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     started.send_signal(signal.SIGINT)
-    output, errors = started.communicate(timeout=10)
+    output, errors = started.communicate(timeout=60)
     assert (started.returncode, output, errors) == (130, b"", b"\n")
 
 

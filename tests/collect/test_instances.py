@@ -159,18 +159,6 @@ def test_instances_are_searched_every_ten_seconds(split: Split) -> None:
     assert (only.uuid, only.label) == ("MIG-102", "0:1")
 
 
-def test_a_destroyed_instance_is_omitted_and_a_search_starts_at_once(split: Split) -> None:
-    split.read(2)
-    for call in (MEMORY, COMPUTE):
-        split.fake.answer(call, VOID_HANDLE, FIRST)
-    split.put({2: SECOND})
-    split.read()
-    assert [instance.uuid for instance in split.reader.instances] == ["MIG-102"]
-    split.fake.count()
-    split.read()
-    assert split.fake.count()[BY_INDEX] == 3
-
-
 def test_a_failing_reading_affects_only_its_values(split: Split) -> None:
     split.fake.answer(MEMORY, NO_PERMISSION, FIRST)
     split.fake.answer("nvmlDeviceGetName", NO_PERMISSION, FIRST)

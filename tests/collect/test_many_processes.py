@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpumon.collect.calls import CallsInFlight
-from gpumon.collect.processes import MAX_READS_PER_TICK, NOT_VISIBLE, NOT_YET, RETRY_TICKS, ProcessTable
+from gpumon.collect.processes import MAX_READS_PER_TICK, NOT_YET, RETRY_TICKS, ProcessTable
 from gpumon.core.problems import ProblemCode
 from tests.collect.proc import add_process, set_pid_namespace
 
@@ -69,16 +69,6 @@ def test_a_process_that_proc_does_not_show_is_retried_rarely(tmp_path: Path) -> 
     assert table.reads[4000] == 4
     add_process(tmp_path, 4000)
     assert table.facts(4000, 1000.0, 5000).command == "python train.py"
-
-
-def test_thousands_of_invisible_processes_take_turns_too(tmp_path: Path) -> None:
-    table = CountingTable(tmp_path)
-    for tick in range(20):
-        before = table.reads.total()
-        problems = [table.facts(pid, float(tick), 5000).problem for pid in PIDS]
-        table.keep(PIDS)
-        assert table.reads.total() - before <= MAX_READS_PER_TICK
-    assert set(problems) == {NOT_VISIBLE}
 
 
 def test_a_process_that_returns_to_a_gpu_is_read_at_once(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Calls that do not return, threads that are left behind, and sessions that end."""
 
-import threading
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.collect.calls import CALLS, Abandoned, Callee, CallsInFlight
+from gpumon.collect.calls import CALLS, CallsInFlight
 from gpumon.collect.nvml import Nvml, NvmlError
 from gpumon.collect.nvml_session import LOST_RETRY_SECONDS, NvmlSession
 from gpumon.collect.processes import ProcessTable
@@ -287,22 +286,3 @@ def test_devices_are_counted_about_once_a_second(session_of: Callable[[FakeNvml]
     for tenth in range(21):
         session.count_devices(tenth / 10)
     assert fake.count()["nvmlDeviceGetCount"] == 3
-
-
-def test_only_the_flight_that_was_seen_is_abandoned() -> None:
-    in_flight = CallsInFlight()
-    own = threading.get_ident()
-    in_flight.start("first", Callee.DRIVER)
-    seen = in_flight.of_thread(own)
-    assert seen is not None
-    in_flight.finish()
-    assert not in_flight.abandon(own, seen)
-    in_flight.start("second", Callee.DRIVER)
-    assert not in_flight.abandon(own, seen)
-    now = in_flight.of_thread(own)
-    assert now is not None
-    assert in_flight.abandon(own, now)
-    with pytest.raises(Abandoned):
-        in_flight.finish()
-    with in_flight.track("third", Callee.HOST):
-        pass

@@ -299,15 +299,3 @@ def test_an_instance_of_nothing_is_a_frame_error(wrong: object) -> None:
     raw["devices"][0]["mig_instance"] = wrong
     with pytest.raises(FrameError):
         decode(json.dumps(raw))
-
-
-def test_equal_problems_are_made_once_and_long_ones_are_not_kept() -> None:
-    problem = {"code": "not_read", "reason": "It is read only while its GPU is looked at."}
-    long = {"code": "unknown", "reason": "x" * 100_000, "remedy": "y" * 100_000}
-    raw = to_document(frame(devices=(device(),)))
-    raw["devices"][0]["problems"] = {"energy_joules": problem, "fan_percent": problem, "uuid": long}
-    first, second = (decode(json.dumps(raw)).devices[0].problems for _ in range(2))
-    assert first == second
-    assert first["energy_joules"] is second["fan_percent"]
-    assert first["uuid"] is not second["uuid"]
-    assert len(first["uuid"].reason) == TEXT_LIMIT

@@ -232,21 +232,3 @@ def test_only_the_newest_column_of_a_strip_is_computed_again(monkeypatch: pytest
         timeline.add(second, {UTILIZATION: 5.0})
         assert timeline.recent_means(UTILIZATION, 60, 4.0) == [5.0] * 60
     assert computed == [1, 1], "the column that ended, when the strip moves"
-
-
-def test_wide_columns_read_no_more_rows_than_are_kept() -> None:
-    timeline = filled(dict.fromkeys(range(120), 50.0), history_seconds=60.0)
-    reads = 0
-    closed_row = Tier.closed_row
-
-    def counted(tier: Tier, bucket: int) -> Row | None:
-        nonlocal reads
-        reads += 1
-        return closed_row(tier, bucket)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Tier, "closed_row", counted)
-        columns = timeline.columns(UTILIZATION, -10, 11, 3600.0)
-    assert columns[:-1] == [None] * 10
-    assert columns[-1] == Summary(50.0, 50.0, 50.0)
-    assert reads <= 60

@@ -29,6 +29,7 @@ class Outcome:
         measured_seconds: A step as the training run itself measured it, without the window of `gpumon why` having to be
             the same one.
         bound_seconds: A step without the main cause, as gpumon predicts it.
+        bound_range_seconds: The least and the most that it takes, if gpumon says that.
         cured_seconds: A step with the cure; None for healthy runs.
         cure_ratio: How many times faster the cure is, for a sample.
         account_ratio: The sum of the account as part of the step.
@@ -51,6 +52,7 @@ class Outcome:
     step_seconds: float | None = None
     measured_seconds: float | None = None
     bound_seconds: float | None = None
+    bound_range_seconds: tuple[float, float] | None = None
     cured_seconds: float | None = None
     cure_ratio: float | None = None
     account_ratio: float | None = None
@@ -68,9 +70,11 @@ class Outcome:
 
     @property
     def is_bound_right(self) -> bool:
-        """Whether the cured step is as long as predicted."""
+        """Whether the cured step is as long as predicted: within the range, or near the limit where there is none."""
         if not self.is_bound_tested or not self.bound_seconds or self.cured_seconds is None:
             return False
+        if self.bound_range_seconds is not None:
+            return self.bound_range_seconds[0] <= self.cured_seconds <= self.bound_range_seconds[1]
         return abs(self.cured_seconds / self.bound_seconds - 1) <= MAX_BOUND_ERROR
 
     def document(self) -> dict[str, Any]:
@@ -126,6 +130,7 @@ def judged(
         step_seconds=answer.get("step_seconds"),
         measured_seconds=measured,
         bound_seconds=first.get("bound_seconds"),
+        bound_range_seconds=None if not first.get("bound_range_seconds") else tuple(first["bound_range_seconds"]),
         cured_seconds=cured["step_seconds"] if cured else None,
         cure_ratio=ratio,
         account_ratio=account_ratio(answer),
@@ -160,7 +165,7 @@ def totals(outcomes: Sequence[Outcome]) -> list[str]:
     lines = [
         f"Causes right: {sum(outcome.is_right for outcome in sick)} of {len(sick)}.",
         f"Healthy runs accused: {sum(not outcome.is_right for outcome in healthy)} of {len(healthy)}.",
-        f"Cured steps within {MAX_BOUND_ERROR:.0%} of the bound: {right_bounds} of {len(bounds)}.",
+        f"Cured steps within the range, or {MAX_BOUND_ERROR:.0%} of the bound: {right_bounds} of {len(bounds)}.",
         f"Accounts that add up to the step within {MAX_ACCOUNT_ERROR:.0%}: {sums} of {len(accounts)}.",
     ]
     return lines + [f"{outcome.case.name}: {outcome.problem}" for outcome in outcomes if outcome.problem]

@@ -102,7 +102,7 @@ def test_totals_leave_out_cases_without_a_result() -> None:
     assert totals(outcomes) == [
         "Causes right: 1 of 1.",
         "Healthy runs accused: 1 of 1.",
-        "Cured steps within 15% of the bound: 1 of 1.",
+        "Cured steps within the range, or 15% of the bound: 1 of 1.",
         "Accounts that add up to the step within 2%: 2 of 2.",
         "trainer: skipped: needs transformers.",
     ]

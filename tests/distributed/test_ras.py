@@ -213,17 +213,5 @@ def test_who_is_not_asked(
     assert service.connections == 0
 
 
-def test_a_job_is_not_asked_about_while_another_one_on_its_port_starts(
-    versions: dict[int, tuple[int, int, int]],
-) -> None:
-    service = FakeService(report_json(RANKS))
-    with serving(service) as address:
-        old, young = job(address), job(address, age_seconds=5.0, id="y")
-        answer = RasPoller().poll([old, young], 1000.0, 0.0)[old.key]
-        assert (answer.report, service.connections) == (None, 0)
-        elsewhere = job("127.0.0.1:1", age_seconds=5.0, id="z")
-        assert RasPoller().poll([old, elsewhere], 1000.0, 0.0)[old.key].report is not None
-
-
 def test_a_process_alone_is_not_asked_about() -> None:
     assert not RasPoller().poll([job("", world_size=1, ranks=job("").ranks[:1])], 1000.0, 0.0)

@@ -167,20 +167,6 @@ def test_the_records_of_a_container_are_explained_as_their_lines() -> None:
     assert "asked_bytes" in match.values
 
 
-@pytest.mark.parametrize("width", [20, 60])
-@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
-def test_a_message_broken_over_several_records_is_joined(width: int, separators: tuple[str, str]) -> None:
-    rows = [OOM[start : start + width] for start in range(0, len(OOM), width)]
-    records = [{"log": f"{row}\n", "stream": "stderr", "time": "2026-11-20T12:00:01.5Z"} for row in ["step 1", *rows]]
-    (match,) = explain_text("\n".join(json.dumps(record, separators=separators) for record in records)).matches
-    assert (match.error.id, match.line) == ("oom", 2 + OOM.index("CUDA out of memory") // width)
-    assert match.memory == explain_text(OOM).matches[0].memory
-    assert match.timestamp is not None
-    kubernetes = [f"2026-11-20T12:00:01.123456789Z stderr F {row}" for row in rows]
-    (match,) = explain_text("\n".join(kubernetes)).matches
-    assert match.memory == explain_text(OOM).matches[0].memory
-
-
 @pytest.mark.parametrize(
     "line", ['{"log":"', '{"log":1}', '{"log":"a', '{"log":"' + "[" * 100_000, '{"log":null,"log":3}']
 )
@@ -229,8 +215,3 @@ def test_lines_after_blank_lines_have_their_numbers(blank_lines: int, line_end: 
     (match,) = explanation.matches
     assert (match.line, explanation.lines) == (blank_lines + 2, 2 * blank_lines + 3)
     assert explain([blank.encode()]).lines == blank_lines
-
-
-def test_lines_before_a_long_line_are_not_searched_again() -> None:
-    data = b"x" * (4 * scan.BLOCK_BYTES)
-    assert sum(len(line) for block in blocks([data]) for line in block.lines) <= 1.2 * len(data)

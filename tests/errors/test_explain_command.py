@@ -66,18 +66,6 @@ def test_a_compressed_log_and_one_of_powershell_are_read(log: Path, packed: byte
     assert "device-side assert" in done.stdout
 
 
-def test_an_unknown_error_can_be_reported(log: Path) -> None:
-    log.write_text("ValueError: no\n")
-    done = run("explain", str(log), env=ENVIRONMENT)
-    assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith("train.log: ended at line 1: raised ValueError: no\nDO ")
-    assert "open an issue" in " ".join(run("explain", "--more", str(log), env=ENVIRONMENT).stdout.split())
-    empty = run("explain", "--json", "-", env=ENVIRONMENT)
-    document = json.loads(empty.stdout)
-    assert (empty.returncode, document["lines"], document["matches"], document["unknown"]) == (0, 0, [], None)
-    assert document["answer"]["is_failure"] is False
-
-
 @pytest.mark.parametrize(
     ("content", "why"),
     [

@@ -219,20 +219,6 @@ def test_ddp_and_fsdp2_on_all_gpus_are_as_fast_as_bare_loops(tmp_path: Path) -> 
     assert_memory_freed(before)
 
 
-def test_ddp_and_fsdp2_on_one_and_two_gpus() -> None:
-    before = used_bytes()
-    result = WorkloadProcess("parallel", "--set", "ranks=2").finish()
-    show(result)
-    values = {(figure.get("case", ""), figure["name"]): figure["value"] for figure in result["figures"]}
-    assert result["verdict"] in {"ok", "warn"}
-    for case in ("DDP, 1 rank", "DDP, 2 ranks", "FSDP2, 1 rank", "FSDP2, 2 ranks"):
-        assert 20 < values[case, "efficiency"] < 120
-        assert values[case, "peak_memory"] > 0.5
-    assert values["DDP, 2 ranks", "throughput"] > 1.2 * values["DDP, 1 rank", "throughput"]
-    assert values["FSDP2, 2 ranks", "peak_memory"] < values["DDP, 2 ranks", "peak_memory"]
-    assert_memory_freed(before)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_rank_is_left_after_a_signal(number: signal.Signals) -> None:
     before = used_bytes()

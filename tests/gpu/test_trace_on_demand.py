@@ -111,21 +111,6 @@ def test_two_ranks(folder: Path) -> None:
         run.print_row(run.end(), "two ranks, DDP").check()
 
 
-def test_while_the_programs_own_profiler_is_active(folder: Path) -> None:
-    with training("plain", folder) as run:
-        (folder / "profile").touch()
-        run.wait_for((folder / "profiling").exists)
-        (trace,) = run.trace()
-        assert trace.path is None
-        assert "torch.profiler" in str(trace.problem)
-        (folder / "profile").unlink()
-        run.wait_for(lambda: not (folder / "profiling").exists())
-        (trace,) = run.trace()
-        assert "has already used torch.profiler" in str(trace.problem)
-        (kernels,) = run.end(has_own_profile=True)["facts"]["own_profiles"]
-    assert kernels > 0
-
-
 def test_the_programs_own_profiler_starts_in_the_middle(folder: Path) -> None:
     """It takes precedence: the request fails, and the program has its profile."""
     with training("plain", folder) as run:

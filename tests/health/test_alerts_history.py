@@ -355,20 +355,6 @@ def test_nothing_above_information_on_the_recording_of_a_healthy_machine_under_l
     assert "busy_without_sm" not in {name for name, _ in seen}, "SM activity is not in it, and is not guessed"
 
 
-def test_the_copies_of_the_recording_are_information_where_sm_activity_is_read() -> None:
-    """Copies in the recording, with the SM activity that a GPU reports for them."""
-    history = AlertHistory()
-    seen: dict[str, Alert] = {}
-    for moment in recording():
-        devices = list(moment.devices)
-        devices[6] = replace(devices[6], readings={**devices[6].readings, "sm_activity_percent": 0.0})
-        seen |= {alert.id: alert for alert in history.check(replace(moment, devices=tuple(devices)))}
-    alert = seen["busy_without_sm"]
-    assert (alert.severity, alert.device_index) == (Severity.INFO, 6)
-    assert "its SMs have work for 0 % of the time" in alert.detail
-    assert {alert.severity for alert in seen.values()} == {Severity.INFO}
-
-
 # Limits and texts
 
 
@@ -401,17 +387,6 @@ def test_traffic_from_which_a_busy_gpu_copies(rate: float, words: str) -> None:
 def test_unattributed_memory_below_the_bookkeeping_of_the_driver(mebibytes: int, is_reported: bool) -> None:
     small = device(readings={"memory_total_bytes": GIB, "memory_unattributed_bytes": mebibytes << 20})
     assert bool(check(at(0, small))) is is_reported
-
-
-@pytest.mark.parametrize(("hours", "severity"), [(0.99, "warning"), (1.01, "info"), (23.9, "info"), (24.1, None)])
-def test_how_much_time_a_leak_leaves_decides_its_severity(hours: float, severity: str | None) -> None:
-    per_second = 0.005 * GIB
-    free = {"memory_free_bytes": hours * 3600 * per_second}
-    history = AlertHistory()
-    for second in range(0, 310, 10):
-        leaking = process(memory_bytes=int(GIB + second * per_second))
-        alerts = history.check(at(second, device(processes=(leaking,), readings=free)))
-    assert [alert.severity.value for alert in alerts] == ([] if severity is None else [severity])
 
 
 @pytest.mark.parametrize(("limit", "words"), [(700.0, " of 700 W"), (None, "")])

@@ -46,7 +46,7 @@ def test_one_sample_is_no_alert(readings: dict[str, float]) -> None:
     assert begins(AlertHistory(), frames) == []
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("period", [2, 3, 5, 8, 14, 20, 40, 90, 200])
 @pytest.mark.parametrize("begin", [0, 7])
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ def drawn_levels() -> list[set[str]]:
     return [set(re.findall(r"\w+", level)) for level in drawing[1].split("->")]
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """What a module imports, also inside functions and for types."""
     names = set()

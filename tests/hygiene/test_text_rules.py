@@ -34,11 +34,12 @@ def texts() -> Iterator[tuple[Path, str]]:
             yield path, path.read_text(errors="replace")
 
 
-def violations(pattern: re.Pattern[str], suffix: str | None = None) -> list[str]:
+def violations(pattern: re.Pattern[str], *needles: str, suffix: str | None = None) -> list[str]:
+    """Where a pattern matches; each match contains one of the needles, which are found faster."""
     return [
         f"{path.relative_to(ROOT)}: {match[0]}"
         for path, text in texts()
-        if suffix is None or path.suffix == suffix
+        if (suffix is None or path.suffix == suffix) and any(needle in text for needle in needles)
         for match in pattern.finditer(text)
     ]
 
@@ -53,15 +54,15 @@ def test_the_rules_find_what_they_forbid() -> None:
 
 
 def test_stylesheets_use_colors_of_the_theme() -> None:
-    assert violations(HEX_COLOR, ".tcss") == []
+    assert violations(HEX_COLOR, "#", suffix=".tcss") == []
 
 
 def test_no_text_installs_the_other_project_of_this_name() -> None:
-    assert violations(FOREIGN_PACKAGE) == []
+    assert violations(FOREIGN_PACKAGE, "install", "pipx run", "uvx") == []
 
 
 def test_no_paths_of_other_hosts() -> None:
-    assert violations(FOREIGN_PATH) == []
+    assert violations(FOREIGN_PATH, "/work/", "/root/") == []
 
 
 def test_no_compiled_files() -> None:

@@ -16,10 +16,8 @@ from gpumon.errors.documents import explanation_document
 from gpumon.errors.explain import explain_source, explain_text
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory_cause import MemoryCause
-from gpumon.errors.narrative import sections
 from gpumon.errors.source import log_pieces, open_log
 from tests.insight.oom_documents import (
-    ALLOCATED,
     CONTEXT,
     FRAGMENTED,
     FULL,
@@ -235,15 +233,6 @@ def test_memory_that_only_grows_until_the_end_is_a_leak_first_of_all(seconds: in
     assert "loss.item()" in story.fixes[1].code
 
 
-@pytest.mark.parametrize("call", ["_apply", "from_pretrained", "load_weights"])
-def test_a_model_that_is_being_loaded_does_not_leak(call: str) -> None:
-    raw = document([used(MOST)], 512 * MIB, history=history(lambda seconds: int(seconds * 1.3 * GIB)))
-    loading = [["/opt/env/lib/python3.12/site-packages/library/loading.py", 930, call], *raw["stack"]]
-    story = story_of({**raw, "stack": loading})
-    assert story.cause is MemoryCause.TOO_BIG
-    assert not any("grew steadily" in sentence for sentence in story.sentences)
-
-
 @pytest.mark.parametrize("asked", [512 * MIB, 26 * GIB])
 def test_the_first_step_after_a_model_was_loaded_does_not_leak(asked: int) -> None:
     loaded = history(lambda seconds: int(min(seconds, 52) * (TOTAL - asked) / 53))
@@ -252,13 +241,6 @@ def test_the_first_step_after_a_model_was_loaded_does_not_leak(asked: int) -> No
     assert any("If training had already started" in sentence for sentence in story.sentences)
     assert "accumulation_steps" in story.fixes[0].code
     assert "loss.item()" in story.fixes[-1].code
-
-
-def test_growth_beside_another_cause_is_told() -> None:
-    grown = history(steps(5 * GIB, 15 * GIB, growth=50 * MIB))
-    story = story_of(document([used(18 * GIB)], 4 * GIB, others=60 * GIB, history=grown))
-    assert story.cause is MemoryCause.OTHER_PROCESSES
-    assert any("more memory only delays the error" in sentence for sentence in story.sentences)
 
 
 def test_a_cap() -> None:
@@ -289,17 +271,6 @@ def test_a_cap_that_was_not_reached_is_none() -> None:
         story_of(document([used(18 * GIB)], 4 * GIB, limit=76 * GIB, others=60 * GIB)).cause
         is MemoryCause.OTHER_PROCESSES
     )
-
-
-def test_expandable_segments_that_are_on_are_not_recommended() -> None:
-    grown = segment(78 * GIB, [[5 * MIB, 0, INACTIVE], [20 * MIB, 20 * MIB, ALLOCATED]] * 900, is_expandable=True)
-    raw = document([grown], 2 * GIB, expandable_segments=True)
-    raw["statistics"]["inactive_split_bytes"] = None
-    story = story_of(raw)
-    assert story.cause is MemoryCause.FRAGMENTATION
-    assert "900 pieces, the largest of 5.00 MiB" in story.sentences[0]
-    assert any("already on" in sentence for sentence in story.sentences)
-    assert not any("expandable_segments" in fix.code for fix in story.fixes)
 
 
 def test_only_the_device_that_ran_out_counts() -> None:
@@ -352,34 +323,6 @@ def test_a_document_with_the_least_there_can_be() -> None:
 
 
 # What it is raw like
-
-
-def test_it_is_told_like_every_error() -> None:
-    explanation = explain_source(iter([json.dumps(FRAGMENTED).encode()]), "oom.json")
-    raw = sections(explanation)
-    assert [section.heading for section in raw] == [
-        "CUDA out of memory [oom]",
-        "Why memory ran out",
-        "Stack of the allocation, innermost call first",
-        "How to fix it, best first",
-        "Continue or restart",
-        "Effect of torch.cuda.empty_cache()",
-        "More information",
-        "Found in",
-        "Sources",
-    ]
-    texts = [block.text for section in raw for block in section.blocks]
-    assert texts[1] == (
-        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 80.00 GiB of which 1.78 GiB is "
-        "free. Of the allocated memory 71.86 GiB is allocated by PyTorch, and 5.86 GiB is reserved by PyTorch but "
-        "unallocated."
-    )
-    assert texts[2].startswith("Process 4242, rank 0 of 2, 2026-")
-    assert texts[2].endswith(", PyTorch 2.11.0+cu130: python train.py --batch 64")
-    assert "largest piece of that\t10.0 MiB" in texts
-    assert "gpumon snapshot snapshot.pickle" in texts
-    assert any(text.endswith("it could free 0 B.") for text in texts)
-    assert not any("site-packages/torch/" in text for text in texts)
 
 
 def test_the_document_has_the_public_names() -> None:

@@ -148,16 +148,6 @@ def test_a_host_without_frames_has_a_reason() -> None:
         assert snapshot.host_problems == {"b": refused}
 
 
-def test_a_host_without_a_driver_has_that_reason() -> None:
-    problem = Problem(ProblemCode.DRIVER_NOT_LOADED, "The NVIDIA driver is not loaded.")
-    with fleet("a", "b") as (opened, streams):
-        streams["a"].inbox.put(builders.frame(devices=(), problems={"driver": problem}))
-        streams["b"].inbox.put(builders.frame())
-        snapshot = snapshot_with(opened, 2)
-        assert snapshot.silent_hosts == ("a",)
-        assert snapshot.host_problems["a"] == problem
-
-
 def test_the_busiest_moment_of_half_an_hour() -> None:
     history = _BusyHistory()
     assert isnan(history.add(0.0, 80.0))

@@ -1,7 +1,6 @@
 """Which GPUs are picked, and reservations: of several processes, of processes that ended, and in damaged files."""
 
 import dataclasses
-import fcntl
 import json
 import os
 import subprocess
@@ -169,27 +168,6 @@ def test_a_damaged_file_is_written_again(content: bytes) -> None:
     file.write_bytes(content)
     assert pick([free(0)]) == ["0"]
     assert [entry["pid"] for entry in json.loads(file.read_bytes())["picks"]] == [os.getpid()]
-
-
-def test_reservations_of_another_host_are_kept() -> None:
-    assert pick([free(0)]) == ["0"]
-    file = picks_file()
-    document = json.loads(file.read_bytes())
-    other = {**document["picks"][0], "uuid": "GPU-other", "boot_id": "another", "pid": 1}
-    old = {**other, "uuid": "GPU-old", "time_seconds": 0}
-    file.write_text(json.dumps({**document, "picks": [*document["picks"], other, old]}))
-    assert pick([free(0), free(1)]) == ["1"]
-    assert "GPU-other" in file.read_text()
-    assert "GPU-old" not in file.read_text()
-
-
-def test_a_lock_that_is_held_is_not_waited_for_forever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pick_reservations, "LOCK_SECONDS", 0.2)
-    assert pick([free(0)]) == ["0"]
-    with picks_file().open() as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(CommandError, match=r"another process has locked it for 0\.2 s"):
-            pick([free(1)])
 
 
 def moments(devices: Sequence[Sequence[Device]]) -> Iterator[Frame]:

@@ -136,6 +136,9 @@ def test_a_report_of_another_schema_is_refused(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text('{"schema":2,"kind":"gpumon_report"}')
     with pytest.raises(CommandError, match="schema 2"):
         load_report(tmp_path / "report.json")
+    (tmp_path / "report.json").write_text('{"schema":1,"kind":"gpumon_report"}')
+    with pytest.raises(CommandError, match="is damaged: it lacks"):
+        load_report(tmp_path / "report.json")
 
 
 def test_watch_reports_a_command_that_fails_and_passes_its_output_and_status_on(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from gpumon.present.paint.line import Role, Span, plain
-from gpumon.present.paint.table import Align, Column, Quantity, column_at, fit_columns, headings
+from gpumon.present.paint.table import Align, Column, Quantity, fit_columns, headings
 from gpumon.present.process_table import PROCESS_COLUMNS, process_rows
 from gpumon.present.table_filter import MAX_PATTERN
 from gpumon.present.table_state import (
@@ -180,19 +180,6 @@ def test_the_sorted_column_is_marked(sort: str, descending: bool, expected: str)
     placed = fit_columns(visible_columns(COLUMNS, TableState()), 24)
     marked = headings(placed, sort_marks(TableState(sort, descending)))
     assert marked == (Span(expected, Role.HEADING),)
-
-
-def test_a_cell_belongs_to_the_column_above_it() -> None:
-    placed = fit_columns(visible_columns(COLUMNS, TableState()), 24)
-    at = [column_at(placed, x) for x in range(-1, 26)]
-    assert [column.id if column else "" for column in at] == [
-        "",
-        *["gpu"] * 4,
-        *["name"] * 9,
-        *["memory"] * 7,
-        *["age"] * 5,
-        "",
-    ]
 
 
 # The tables of gpumon

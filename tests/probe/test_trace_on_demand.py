@@ -142,6 +142,7 @@ def test_a_client_that_has_gone_leaves_nothing_and_keeps_others_waiting(folder: 
         run.end()
 
 
+@pytest.mark.long
 @needs_torch
 def test_no_cuda_context_no_memory_history(folder: Path) -> None:
     with training("cpu", folder, rest_seconds=0.0) as run:

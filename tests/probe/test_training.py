@@ -170,6 +170,7 @@ def test_steps_and_waits_for_data_are_measured(tmp_path: Path) -> None:
         process.kill()
 
 
+@pytest.mark.long
 def test_a_wait_for_data_that_lasts_is_reported_while_it_lasts(tmp_path: Path) -> None:
     code = """
     step(next(iter(DataLoader(Numbers()))))

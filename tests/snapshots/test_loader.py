@@ -163,13 +163,6 @@ def test_who_holds_what_in_the_end() -> None:
     assert result == wanted
 
 
-def test_a_list_of_segments_alone() -> None:
-    device = device_of(pickle.dumps([segment(block(0, 1024, "active_allocated", "f"))]))
-    assert device.history is None
-    assert "No history was recorded" in device.notes[0]
-    assert [use.now for use in device.uses] == [Amount(1024, 1)]
-
-
 def test_blocks_of_torch_2_0() -> None:
     old = {
         "size": 1024,
@@ -192,13 +185,6 @@ def test_what_is_missing_or_unknown_is_passed_over() -> None:
     assert [segment.state for segment in device.segments[0].blocks] == [BlockState.ALLOCATED, BlockState.INACTIVE]
     assert device.history is not None
     assert device.history.events == 2
-
-
-def test_no_segments_with_cuda_malloc_async() -> None:
-    device = device_of({"segments": [], "device_traces": [[event("alloc", 1, 100, "f", time_us=5)]]})
-    assert "cudaMallocAsync" in device.notes[0]
-    assert device.history is not None
-    assert device.history.peak == Amount(100, 1)
 
 
 def test_of_a_stack_without_end_the_innermost_frames_are_kept() -> None:

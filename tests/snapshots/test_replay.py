@@ -80,12 +80,6 @@ def test_a_ring_that_begins_in_the_middle() -> None:
     assert names(snapshot, Measure.NOW) == {"kept": Amount(100, 1), "new": Amount(110, 2)}
 
 
-def test_an_address_that_is_used_again() -> None:
-    events = [event("alloc", 0, 10, "first"), event("free_requested", 0, 10), event("alloc", 0, 10, "second")]
-    snapshot = loaded({"segments": [segment(block(0, 10))], "device_traces": timed(*events)})
-    assert names(snapshot, Measure.NOW) == {"second": Amount(10, 1)}
-
-
 def test_the_peak_may_lie_before_the_first_event() -> None:
     """The history begins while a great block is freed, and rises no more to where it was."""
     steps = [event("alloc", 5000 + number, 1, "new") for number in range(5000)]
@@ -155,14 +149,6 @@ def test_a_history_that_ended_before_the_snapshot() -> None:
     assert device.history.earlier_bytes == 1000
     assert "History and segments differ" in device.notes[0]
     assert min(item.low for item in device.history.by_time.allocated) >= 0
-
-
-def test_times_that_run_backwards() -> None:
-    events = [event("alloc", number, 10, "a", time_us=1000 - number % 7) for number in range(5000)]
-    device = device_of({"segments": [], "device_traces": [events]})
-    assert device.history is not None
-    assert len(device.history.by_time.allocated) == len(device.history.by_event.allocated) == COLUMNS
-    assert max(item.high for item in device.history.by_time.allocated) == 50_000
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 100)), min_size=1, max_size=60))

@@ -1,7 +1,6 @@
 import gzip
 import os
 import pty
-import subprocess
 import sys
 import threading
 import time
@@ -337,16 +336,3 @@ def test_frames_on_standard_input_leave_the_terminal_for_keys(tmp_path: Path, so
     code, said = run_on_terminal(f"{place} {program}" if source.endswith("|") else f"{program} {place}")
     assert code == 0, said
     assert f"{kind} 100.0 True typed" in said
-
-
-def test_without_a_terminal_there_are_no_keys() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", FROM_INPUT],
-        input="",
-        capture_output=True,
-        text=True,
-        start_new_session=True,
-        check=False,
-    )
-    assert ran.returncode == ExitCode.USAGE
-    assert "no terminal to read keys from" in ran.stdout

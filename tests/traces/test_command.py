@@ -26,6 +26,18 @@ def test_text(path: Path) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
+def test_the_critical_path(path: Path) -> None:
+    """Its classes add up to the step; the kernels that the host hides are not part of it."""
+    done = run("trace", str(path), "--critical", "--top", "2", env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (0, "")
+    heading, first, *_ = done.stdout.splitlines()
+    assert heading.endswith("trace.json: critical path of step 2, 1.00 ms")
+    assert first.split()[0] in {"compute", "host-bound", "synchronization"}
+    (trace,) = json.loads(run("trace", str(path), "--json", env=ENVIRONMENT).stdout)["traces"]
+    times = [item["time_seconds"] for item in trace["step"]["critical_path"]]
+    assert sum(times) == pytest.approx(trace["step"]["duration_seconds"])
+
+
 def test_json(path: Path) -> None:
     done = run("trace", str(path), "--json", "--top", "3", env=ENVIRONMENT)
     assert (done.returncode, done.stderr) == (0, "")

@@ -108,6 +108,7 @@ def test_more_than_its_memory_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     assert "needs more memory" in refusal(path)
 
 
+@pytest.mark.long
 def test_reading_can_be_cancelled(tmp_path: Path) -> None:
     path = training(5000).write(tmp_path / "trace.json")
     reading = TraceReader(path)

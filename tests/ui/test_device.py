@@ -215,20 +215,6 @@ async def test_metrics_are_chosen_from_a_list() -> None:
         assert re.search(r"Temperature  56 °C of 92 °C", screen_text(app))
 
 
-async def test_a_pause_holds_the_charts_and_a_rewind_forgets_them() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        filled(stream, 60)
-        await opened(app, pilot)
-        await pilot.press("space")
-        held = screen_lines(app)[1:-3]
-        for second in range(60, 80):
-            stream.put(training(second))
-        await pilot.pause()
-        assert screen_lines(app)[1:-3] == held
-
-
 async def test_somebody_looks_only_while_the_screen_is_there() -> None:
     stream = FakeLook()
     app = app_on(stream)

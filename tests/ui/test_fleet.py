@@ -2,8 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from textual.pilot import Pilot
@@ -20,9 +19,7 @@ from gpumon.ui.widgets.table_view import TableView
 from tests.fleet.canned import responding
 from tests.fleet.fake_prometheus import FakePrometheus, body, serving
 from tests.fleet.hosts import mixed_hosts
-from tests.fleet.prometheus_server import needs_prometheus, prometheus
-from tests.fleet.targets import FakeHost, write_targets
-from tests.fleet.targets import serving as serving_targets
+from tests.fleet.targets import FakeHost
 from tests.frames import machine
 from tests.ui.fakes import FakeLive, Refreshes, screen_lines, screen_text, until
 
@@ -225,24 +222,3 @@ async def test_without_a_fleet_the_digit_says_how_to_add_one() -> None:
         assert "Fleet" not in screen_text(app)
         await pilot.press("9")
         assert isinstance(app.screen, FleetSetupScreen)
-
-
-@needs_prometheus
-@pytest.mark.xdist_group("prometheus")
-async def test_the_screen_has_the_values_that_a_real_prometheus_scrapes(tmp_path: Path) -> None:
-    hosts: dict[str, Any] = {host.name: host for host in mixed_hosts(4)}
-    targets = tmp_path / "targets.json"
-    with serving_targets(hosts) as port:
-        write_targets(targets, port, list(hosts))
-        with prometheus(tmp_path, targets) as url:
-            async with shown(url, (160, 50)) as view:
-                await view.text("32 GPUs on 4 hosts   24 busy")
-                for name, host in hosts.items():
-                    values = [int(word.rstrip("%")) for word in view.row(name).split() if word.endswith("%")]
-                    assert values[:8] == [host.value("DCGM_FI_DEV_GPU_UTIL", gpu) for gpu in range(8)]
-                hosts["node0002"].is_down = True
-                await view.text("1 host silent")
-                assert "! reports nothing" in view.row("node0002")
-                await view.pilot.press("home", "enter")
-                await view.until(lambda: isinstance(view.app.screen, OverviewScreen))
-                await view.text("55%")

@@ -103,17 +103,6 @@ async def test_a_rank_has_a_row_below_the_verdict(size: tuple[int, int]) -> None
         assert app.screen.query("#jobs")
 
 
-async def test_a_job_that_is_over_keeps_its_last_values() -> None:
-    app = app_on(stream := FakeLive())
-    async with app.run_test(size=(120, 40)) as pilot:
-        watcher = await shown(pilot, stream, RUNS)
-        await pilot.press("enter")
-        watcher.reports = ()
-        await tick(pilot, stream, 105.0)
-        assert "is over; last values" in screen_text(app)
-        assert "● running" in screen_text(app)
-
-
 @pytest.mark.parametrize(("key", "screen"), [("enter", ProcessScreen), ("w", WhyScreen)])
 async def test_keys_of_a_rank_open_its_process_and_why_it_is_slow(key: str, screen: type[Screen[Any]]) -> None:
     app = app_on(stream := FakeLive())

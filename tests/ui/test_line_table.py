@@ -187,20 +187,3 @@ async def test_only_a_focused_table_shows_a_cursor() -> None:
         app.set_focus(None)
         await pilot.pause()
         assert shown(app.table)[0].startswith(" ")
-
-
-async def test_lines_of_text_repaint_only_when_they_change() -> None:
-    app = TableApp()
-    async with app.run_test(size=(WIDTH, 10)) as pilot:
-        lines = app.query_one(TextLines)
-        lines.show([(Span("one"),), (Span("two"),)])
-        await pilot.pause()
-        assert [lines.render_line(y).text.rstrip() for y in range(2)] == ["one", "two"]
-        refreshes = Refreshes(lines)
-        lines.show([(Span("one"),), (Span("two"),)])
-        assert refreshes.regions == []
-        lines.show([(Span("one"),), (Span("2"),)])
-        assert refreshes.regions == [Region(0, 1, 1, 1), Region(1, 1, 2, 1)], "what was longer is wiped out"
-        lines.show([])
-        await pilot.pause()
-        assert not lines.display

@@ -13,8 +13,6 @@ import pytest
 from textual.pilot import Pilot
 
 from gpumon.core.model import Frame, Process
-from gpumon.core.problems import Problem, ProblemCode
-from gpumon.operations.device_holders import DeviceHolder, Holders
 from gpumon.operations.signals import SignalSender
 from gpumon.session.signal_controller import REMINDER_SECONDS
 from gpumon.ui.app import GpumonApp
@@ -286,33 +284,6 @@ async def test_the_screen_of_a_process_shows_what_it_runs_and_waits_for() -> Non
     finally:
         child.kill()
         child.wait()
-
-
-async def test_without_a_gpu_the_reason_stands_in_place_of_the_rows() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    problem = Problem(ProblemCode.DRIVER_NOT_LOADED, "The NVIDIA kernel driver is not loaded.")
-    async with app.run_test(size=(120, 30)) as pilot:
-        await opened(pilot, stream, builders.frame(devices=(), problems={"driver": problem}))
-        assert "The NVIDIA kernel driver is not loaded." in screen_text(app)
-        assert "No process uses a GPU." not in screen_text(app)
-        stream.put(builders.frame(devices=(builders.device(0, processes=()),), monotonic_seconds=101.0))
-        await pilot.pause()
-        assert "No process uses a GPU." in screen_text(app)
-
-
-async def test_who_could_hold_unattributed_memory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = builders.device(0, readings={"memory_unattributed_bytes": 9 * GIB})
-    named = {device.key: Holders((DeviceHolder(777, "python"),), are_hidden=False)}
-    monkeypatch.setattr("gpumon.operations.device_holders.device_holders", lambda *_: named)
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(160, 30)) as pilot:
-        await opened(pilot, stream, builders.frame(devices=(device,)))
-        stream.put(builders.frame(devices=(device,), monotonic_seconds=101.0))
-        await until(pilot, lambda: "could be of PID 777 python" in screen_text(app))
-        await pilot.press("m")
-        await until(pilot, lambda: "Unattributed memory: could be of PID 777 python" in screen_text(app))
 
 
 @pytest.mark.sampled(1)

@@ -183,25 +183,6 @@ async def test_every_view() -> None:
         assert "[difference]" in screen_text(app)
 
 
-async def test_search_and_leave_it() -> None:
-    app = shown(real())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("i")
-        everything = rows(app)
-        await pilot.press("slash", *"DROPOUT")
-        await pilot.pause()
-        assert len(rows(app)) < len(everything)
-        assert "dropout" in rows(app)[0]
-        assert "3 stacks with 'DROPOUT'" in screen_text(app)
-        assert set(keys(app)) >= {"enter", "escape"}
-        assert "q" not in keys(app)
-        await pilot.press("enter")
-        assert app.focused is table(app)
-        await pilot.press("escape")
-        await pilot.pause()
-        assert rows(app) == everything
-
-
 async def test_devices() -> None:
     app = shown(made())
     async with app.run_test(size=(120, 40)) as pilot:

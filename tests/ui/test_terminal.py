@@ -453,6 +453,7 @@ def row_of(terminal: Terminal, pattern: str) -> int:
     return next(number for number, line in enumerate(terminal.screen().splitlines(), 1) if re.search(pattern, line))
 
 
+@pytest.mark.long
 def test_the_mouse_moves_opens_and_scrolls(nvml_mock: NvmlMock) -> None:
     with Terminal(GPUMON, nvml_mock.environment(gpus=64), rows=24, cols=100) as terminal:
         opened(terminal)

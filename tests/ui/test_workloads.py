@@ -383,25 +383,6 @@ async def test_gpus_of_another_machine_are_never_offered(stream: FakeStream) -> 
 
 
 @pytest.mark.usefixtures("shelf")
-async def test_a_form_can_be_closed_before_it_has_opened() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(100, 40)) as pilot:
-        stream.put(machine())
-        await pilot.pause()
-        form = await open_form(pilot, "matmul")
-        state = app.session.view_state()
-        assert state is not None
-        await pilot.press("escape")
-        before = app.screen
-        app.push_screen(WorkloadForm(form._workload, state))
-        app.pop_screen()
-        await pilot.pause(0.1)
-        assert app.screen is before
-        assert app.failure is None
-
-
-@pytest.mark.usefixtures("shelf")
 async def test_a_workload_that_needs_a_gpu_says_so() -> None:
     app = app_on(FakeLive())
     async with app.run_test(size=(100, 40)) as pilot:
@@ -425,7 +406,7 @@ async def app_that_asks(pilot: Pilot[Any], stream: FakeStream, frame: Frame) -> 
     await pilot.pause()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("keys", "begins"), [(["tab", "enter"], True), (["y", "n", "down", "up", "enter"], False), (["escape"], False)]
 )

@@ -73,7 +73,7 @@ def test_every_collective_is_measured_and_right(run_workload: RunWorkload) -> No
     assert progress["done"] == progress["total"]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @needs_torch
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("fault", [WRONG, SKIPPED])

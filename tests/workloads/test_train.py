@@ -35,7 +35,7 @@ def cases(ran: Ran) -> dict[str, dict[str, float]]:
     return table
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @needs_torch
 @pytest.mark.parametrize("model", ["cnn", "rnn", "lstm", "gru", "transformer", "mlp"])
 def test_every_model_is_measured_and_trains(run_workload: RunWorkload, model: str) -> None:

@@ -111,7 +111,7 @@ def test_every_model_trains_in_every_precision(tmp_path: Path) -> None:
     assert set(problems.values()) == {""}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("fault", _FAULTS)
 def test_steps_that_do_not_train_are_a_problem(tmp_path: Path, fault: str) -> None:
     broken, expected = _FAULTS[fault]

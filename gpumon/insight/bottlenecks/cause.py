@@ -4,11 +4,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from gpumon.core.step_classes import GPU_CLASSES, GPU_WORK
 from gpumon.core.units import short_time_text
 from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence, StepShare
+from gpumon.traces.model import MAX_WORK
+from gpumon.traces.what_if import LEAST
 
 NO_LINE: Final = ""
 _MIN_PAUSE: Final = 0.02
+_NOISE: Final = 0.1
+"""Two runs of a program differ by this part of a step on either side; up to 15 % between two were measured on H200."""
+_POWER_CAP: Final = 0.2
+"""Kernels take longer by this part where an idle GPU becomes a busy one: on H200, products ran at 785 TFLOP/s in short
+measurements, and at 665 at the power cap."""
+_MIN_AGREEMENT: Final = 0.5
+_MAX_HALF: Final = 0.2
+_MAX_RATIO: Final = (1 + _MAX_HALF) / (1 - _MAX_HALF)
+"""A range is at most 20 % to either side of its middle; what cannot be said better is only a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,9 @@ class CauseRule:
         class_name: The class that the time belongs to, one of `gpumon.core.step_classes.LABELS`.
         min_share: From which part of the step on it is a cause.
         find: Tests the evidence.
+        change: Without the cause, the longest path of a trace is that with this change of `gpumon.traces.what_if`;
+            empty if the median step without its time is the prediction.
+        is_removable: Whether a cure removes its time; otherwise the prediction is only a limit.
     """
 
     kind: str
@@ -50,6 +65,8 @@ class CauseRule:
     class_name: str
     min_share: float
     find: Callable[[SlownessEvidence], Finding | None]
+    change: str = ""
+    is_removable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +79,8 @@ class Bottleneck:
         label: The cause for people.
         seconds: What it costs per step on average.
         share: Its part of the step.
-        bound_seconds: How short the step can become without it, at best.
+        bound_seconds: How long the step takes without it: the middle of the range, or without one, at best.
+        bound_range: The least and the most that it takes without it; None if only a limit can be said.
         base_seconds: How long the step is with it.
         evidence: What was measured, in a sentence.
         line: The line of the program; empty if unknown.
@@ -75,10 +93,18 @@ class Bottleneck:
     seconds: float
     share: float
     bound_seconds: float
+    bound_range: tuple[float, float] | None
     base_seconds: float
     evidence: str
     line: str
     experiment: str
+
+    @property
+    def bound_text(self) -> str:
+        """How long a step takes without it."""
+        if self.bound_range is None:
+            return f"{short_time_text(self.bound_seconds)} at best"
+        return " to ".join(map(short_time_text, self.bound_range))
 
 
 def main_kind(share: StepShare) -> str:
@@ -117,6 +143,7 @@ def judged(rule: CauseRule, evidence: SlownessEvidence) -> Bottleneck | None:
     part = finding.seconds / base if base else 0.0
     if part < rule.min_share:
         return None
+    bound, bound_range = _predicted(rule, evidence, max(0.0, bound))
     text = f"{short_time_text(finding.seconds)} of {short_time_text(base)} ({part:.0%}): {finding.text}."
     return Bottleneck(
         rule.class_name,
@@ -124,9 +151,36 @@ def judged(rule: CauseRule, evidence: SlownessEvidence) -> Bottleneck | None:
         rule.label,
         finding.seconds,
         part,
-        max(0.0, bound),
+        bound,
+        bound_range,
         base,
         text,
         finding.line,
         finding.experiment,
     )
+
+
+def _predicted(rule: CauseRule, evidence: SlownessEvidence, bound: float) -> tuple[float, tuple[float, float] | None]:
+    """How long a step takes without a cause, and its range; without one, the first is the least that can be said.
+
+    Args:
+        rule: The cause.
+        evidence: What was measured.
+        bound: The median step without the time of the cause.
+    """
+    step = evidence.account.step_seconds
+    without = {} if evidence.trace is None or not rule.change else evidence.trace.without
+    least = without.get(rule.change, bound)
+    most = without.get(LEAST + rule.change, least)
+    if step - least < _MIN_AGREEMENT * (step - bound):  # the time is saved only if nothing else keeps the step as long
+        least = bound
+    idle = 0.0
+    if evidence.gpu is not None and step:
+        work = sum(evidence.account.share_of(name).seconds for name in (GPU_WORK, *GPU_CLASSES[: MAX_WORK + 1]))
+        idle = max(0.0, 1.0 - work / step)
+    most *= 1 + _POWER_CAP * idle
+    if not rule.is_removable or not least or most > _MAX_RATIO * least or least >= step:
+        return least, None
+    middle = (least + most) / 2
+    half = min((most - least) / 2 + _NOISE * middle, _MAX_HALF * middle)
+    return middle, (middle - half, middle + half)

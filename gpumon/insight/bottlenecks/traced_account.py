@@ -1,6 +1,5 @@
 """Evidence from a trace: exact times of the GPU, alone or together with what was observed of the running process."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -31,15 +30,17 @@ from gpumon.insight.bottlenecks.slowness_evidence import (
     StepShare,
     TraceEvidence,
 )
+from gpumon.traces.device_time import QUEUED
 from gpumon.traces.kinds import is_gc
 from gpumon.traces.model import ClassTime, Contribution, Trace
+from gpumon.traces.what_if import AS_IT_IS, is_elementwise
 
 _NANOSECONDS: Final = 1e9
 _MAX_TOP: Final = 5
+_MAX_QUEUE_GAP_NS: Final = 5_000
+"""The GPU takes up to this time from one queued kernel to the next."""
 _OF_TRACE: Final = frozenset({GPU_WORK, HOST, SYNC, IDLE, COPIES, COMMUNICATION})
 """Classes of which only a trace knows how much of the step they are."""
-_ELEMENTWISE: Final = re.compile(r"elementwise_kernel|Memcpy DtoD|CatArray|copy_kernel", re.IGNORECASE)
-"""Kernels that torch.compile fuses with other kernels."""
 _FREEING: Final = ("cudaFree", "cudaMalloc", "cuMemUnmap", "cuMemRelease", "cuMemCreate", "cuMemMap", "cuMemSetAccess")
 _KINDS: Final = {
     DATA: (("_MultiProcessing", "few_workers"), ("_SingleProcess", "main_process"), ("", "loader")),
@@ -66,7 +67,7 @@ def traced_evidence(trace: Trace, observed: SlownessEvidence | None = None) -> S
     return replace(
         observed,
         account=traced_account(account, trace, observed.thread_account or account),
-        trace=_trace_evidence(trace, account.step_seconds),
+        trace=_trace_evidence(trace, account.step_seconds, _longer_than_traced(account, trace)),
     )
 
 
@@ -143,12 +144,31 @@ def _scales(trace: Trace, step_seconds: float) -> _Scales:
     return _Scales(device, device * (host_ns - recording_ns) / host_ns if host_ns else 0.0)
 
 
-def _trace_evidence(trace: Trace, step_seconds: float) -> TraceEvidence:
+def _steps_without(trace: Trace, step_seconds: float, granted: Mapping[str, float]) -> Mapping[str, float]:
+    """How long the observed step takes with each change.
+
+    Recording makes calls of the host longer, and not the work of the GPU. So of the longest path, the part of the host
+    is scaled such that the step as it is takes as long as observed.
+    """
+    if not trace.without:
+        return {}
+    time, device_ns = trace.without[AS_IT_IS]
+    total = max(0.0, step_seconds - sum(granted.values()))
+    device = min(1 / _NANOSECONDS, total / device_ns) if device_ns else 0.0
+    host = (total - device_ns * device) / (time - device_ns) if time > device_ns else 0.0
+    return {
+        name: (time - device_ns) * host + device_ns * device + sum(granted.values()) - granted.get(name, 0.0)
+        for name, (time, device_ns) in trace.without.items()
+    }
+
+
+def _trace_evidence(trace: Trace, step_seconds: float, granted: Mapping[str, float]) -> TraceEvidence:
     """What a trace shows in addition to its account, scaled to the median step that was observed.
 
     Args:
         trace: The trace.
         step_seconds: Duration of that step.
+        granted: What of it is not in the traced step, by class.
     """
     scales = _scales(trace, step_seconds)
     copies = trace.class_time(COPIES).top
@@ -168,7 +188,14 @@ def _trace_evidence(trace: Trace, step_seconds: float) -> TraceEvidence:
         simt_share=trace.class_time(SIMT).time_ns / step,
         tf32_share=sum(part.time_ns for part in tensor if "tf32" in part.name.lower()) / step,
         elementwise_seconds=scales.device
-        * sum(part.time_ns for part in trace.class_time(MEMORY).top if _ELEMENTWISE.search(part.name)),
+        * sum(part.time_ns for part in trace.class_time(MEMORY).top if is_elementwise(part.name)),
+        queued_seconds=scales.device
+        * sum(
+            part.time_ns
+            for part in trace.class_time(IDLE).top
+            if part.name == QUEUED and part.time_ns <= _MAX_QUEUE_GAP_NS * part.count
+        ),
+        without=_steps_without(trace, step_seconds, granted),
         calls={part.name: part.time_ns * scales.host for part in trace.class_time(HOST).top},
         operators=_operators(trace, scales.host),
     )

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final, NamedTuple
 
-from gpumon.core.json_text import json_line
+from gpumon.core.json_text import json_bytes
 from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.text import safe_text
 
@@ -114,20 +115,17 @@ def _read_share(share: list[tuple[int, Path]]) -> list[tuple[int, HangFile]]:
 
 
 def _messages(share: list[tuple[int, Path]]) -> Iterator[dict[str, Any]]:
-    size = sum(_size(path) for _, path in share)
+    """What a child says of files, one after the other, until it ends."""
+    size = sum(path.stat().st_size for _, path in share if path.is_file())
     limits = [f"--memory={_MEMORY_BYTES}", f"--seconds={_SECONDS + size // _BYTES_PER_SECOND}"]
-    with subprocess.Popen(
-        [sys.executable, str(_READER), *limits],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        lines = "".join(f"{json_line([number, str(path.absolute())])}\n" for number, path in share)
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(_feed, child, lines.encode())
+    with TemporaryFile() as names:
+        names.write(b"".join(json_bytes([number, str(path.absolute())]) for number, path in share))
+        names.seek(0)
+        command = [sys.executable, str(_READER), *limits]
+        with subprocess.Popen(
+            command, stdin=names, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        ) as child:
+            assert child.stdout is not None
             try:
                 for line in child.stdout:
                     message = json.loads(line)
@@ -138,19 +136,3 @@ def _messages(share: list[tuple[int, Path]]) -> Iterator[dict[str, Any]]:
                 return  # a part of a line: the child died while it wrote
             finally:
                 child.kill()
-
-
-def _feed(child: "subprocess.Popen[bytes]", data: bytes) -> None:
-    assert child.stdin is not None
-    try:
-        child.stdin.write(data)
-        child.stdin.close()
-    except OSError:
-        return  # the child has ended; its output says how far it came
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

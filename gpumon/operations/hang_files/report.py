@@ -100,7 +100,6 @@ class _LeftByRank:
     state: str = ""
     failure: tuple[StackFrame, ...] = ()
     exit_status: int | None = None
-    has_log: bool = False
 
 
 class _LeftByJob:
@@ -115,8 +114,8 @@ class _LeftByJob:
 
     @property
     def is_known(self) -> bool:
-        """Whether a rank is known by more than an ordinary log."""
-        return bool(self._reports) or any(rank != _LeftByRank(has_log=rank.has_log) for rank in self._ranks.values())
+        """Whether a file says more than an ordinary log."""
+        return bool(self._reports or self._ranks)
 
     def add(self, file: HangFile) -> str:
         """Take what a file says; returns a clause about what is wrong with it, or an empty text."""
@@ -171,8 +170,6 @@ class _LeftByJob:
                 known = self._of(file.rank)
                 known.stack, known.state = parse_frames(stack["frames"]), stack["state"]
                 self._modified = max(self._modified, message["modified"])
-        if file.kind == "log" and file.rank is not None and file.rank in self._ranks:
-            self._of(file.rank).has_log = True
 
     def report(self) -> HangReport:
         """The verdict on everything."""
@@ -198,7 +195,7 @@ class _LeftByJob:
         recording = rank.recording or self._logged(rank, now, stalled)
         pending = () if recording is None else recording.collectives
         waits = any(item.state is not CollectiveState.COMPLETED for item in pending)
-        failed = bool(rank.failure) and not waits and not rank.works
+        failed = bool(rank.failure) and not (waits or rank.works or rank.stack)
         has_ended = rank.exit_status not in {None, _ABORTED} and not rank.works
         calls = [item.frames for item in pending if item.frames]
         return RankEvidence(
@@ -221,12 +218,12 @@ class _LeftByJob:
             group, enqueued, completed = status["group"], status["enqueued"], status["completed"]
             if enqueued >= 0:
                 name = self._full_name(group)
-                groups[name] = ProcessGroup(name, self._members_of(name), "nccl", enqueued, max(0, completed))
+                groups[name] = ProcessGroup(name, self._groups.get(name, ()), "nccl", enqueued, max(0, completed))
         collectives = []
         sizes_known = not any(item.recording for item in self._ranks.values())
         for work in rank.works:
             name = self._full_name(work["group"] or by_number.get(work["sequence"], ""))
-            groups.setdefault(name, ProcessGroup(name, self._members_of(name), "nccl"))
+            groups.setdefault(name, ProcessGroup(name, self._groups.get(name, ()), "nccl"))
             elements = ((work["elements"],),) if sizes_known and "elements" in work else ()
             call = _NAMES.get(work["name"], work["name"].lower())
             at = now - stalled if math.isfinite(now) else None
@@ -239,9 +236,6 @@ class _LeftByJob:
         """A group of a log as the dumps name it: some logs have its number only."""
         return next((name for name in self._groups if name == group or name.partition(" ")[0] == group), group)
 
-    def _members_of(self, group: str) -> tuple[int, ...]:
-        return self._groups.get(group, ())
-
     @cached_property
     def _groups(self) -> Mapping[str, tuple[int, ...]]:
         """The groups of a flight recorder, with their ranks; read when all files are known."""
@@ -252,8 +246,7 @@ class _LeftByJob:
         verdict = HangVerdict(HangKind.UNDECIDED, False, "The files show the counts of NCCL only.")
         if ranks:
             verdict = judge_hang(ranks, now)
-            waits = [rank for rank in ranks if _waits(rank)]
-            if not waits and any(rank.recording for rank in ranks) and not any(rank.exited for rank in ranks):
+            if any(rank.recording for rank in ranks) and not any(_waits(rank) or rank.exited for rank in ranks):
                 text = "No rank waits: every collective in the flight recorders has completed."
                 return replace(verdict, kind=HangKind.FINISHED, is_hang=False, summary=text, rank=None)
         if verdict.kind is HangKind.UNDECIDED and verdict.rank is not None and verdict.waiting_ranks:
@@ -261,8 +254,7 @@ class _LeftByJob:
         if verdict.kind in _UNSURE and missing and verdict.waiting_ranks:
             verdict = _with_missing(verdict, missing)
         if verdict.kind in _UNSURE:
-            counted = next((known for report in self._reports if (known := judge_counts(report))), None)
-            verdict = counted or verdict
+            return next((counted for report in self._reports if (counted := judge_counts(report))), verdict)
         return verdict
 
 

@@ -20,6 +20,9 @@ OUTPUT: Final = "output.log"
 _MAX_LINE_BYTES: Final = 1 << 20
 _MAX_REPORT_BYTES: Final = 64 << 20
 _KIND: Final = "gpumon_report"
+_NEEDED: Final = frozenset(
+    {"totals", "steps", "ranks", "gpus", "host", "versions", "environment", "accounts", "events"}
+)
 
 
 class JournalWriter:
@@ -66,7 +69,7 @@ def load_report(path: Path) -> dict[str, Any]:
             reason = f"{name} is not the folder of a run: it has neither {FRAMES} nor {JOURNAL}."
             raise CommandError.missing(ProblemCode.NOT_FOUND, reason, "gpumon watch --report DIR -- COMMAND writes it.")
         data = read_run(path / FRAMES, path / JOURNAL)
-        if not data.end.get("explanation"):
+        if data.end.get("status") != 0 and not data.end.get("explanation"):
             data.explanation = explain_output(path / OUTPUT)
         return report_document(data)
     if not path.exists():
@@ -109,6 +112,9 @@ def _saved_report(path: Path, name: str) -> dict[str, Any] | None:
     if document.get("schema") != 1:
         reason = f"{name} has the schema {safe_text(str(document.get('schema')), 20)}; this gpumon reads schema 1."
         raise CommandError.usage(ProblemCode.NEWER_SCHEMA, reason, "Read it with the gpumon that wrote it.")
+    if missing := _NEEDED - document.keys():
+        reason = f"{name} is damaged: it lacks {', '.join(sorted(missing))}."
+        raise CommandError.usage(ProblemCode.DAMAGED, reason, "Write it again from the folder of the run.")
     return document
 
 

@@ -1,5 +1,6 @@
 """Everything that is known of a run, added up while it goes on, in memory that does not grow with its length."""
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -112,7 +113,7 @@ class RunData:
         self._gpus: dict[str, GpuUse] = {}
         self._states: dict[str, DeviceState] = {}
         self._ranks: dict[int, RankUse] = {}
-        self._accounts: list[Mapping[str, Any]] = []
+        self._accounts: deque[Mapping[str, Any]] = deque(maxlen=_MAX_ACCOUNTS)
         self._events: list[dict[str, Any]] = []
         self._begin: tuple[float, float] | None = None
         self._last = (0.0, 0.0)
@@ -143,16 +144,14 @@ class RunData:
     def add_sample(self, sample: Mapping[str, Any]) -> None:
         """Add a line of the journal."""
         kind = sample.get("kind")
+        self._see(sample["time"], sample["monotonic"])
         if kind == "start":
             self.start = sample
-            self._see(sample["time"], sample["monotonic"])
         elif kind == "end":
             self.end = sample
-            self._see(sample["time"], sample["monotonic"])
         elif kind == "account":
-            self._accounts = [*self._accounts, sample][-_MAX_ACCOUNTS:]
+            self._accounts.append(sample)
         elif kind == "rank":
-            self._see(sample["time"], sample["monotonic"])
             use = self._ranks.get(sample["pid"])
             if use is None and len(self._ranks) < _MAX_RANKS:
                 use = self._ranks[sample["pid"]] = RankUse(sample)

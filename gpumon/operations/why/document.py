@@ -88,6 +88,7 @@ def _cause_document(cause: Bottleneck, *, has_steps: bool) -> dict[str, Any]:
         "seconds": cause.seconds,
         "share": cause.share,
         "bound_seconds": cause.bound_seconds if has_steps else None,
+        "bound_range_seconds": list(cause.bound_range) if has_steps and cause.bound_range is not None else None,
         "base_seconds": cause.base_seconds if has_steps else None,
         "evidence": cause.evidence,
         "line": cause.line,

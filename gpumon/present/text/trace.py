@@ -6,7 +6,7 @@ from typing import Final
 from gpumon.core.step_classes import LABELS
 from gpumon.insight.bottlenecks.rank_comparison import compare
 from gpumon.insight.bottlenecks.slowness_verdict import judge_traces
-from gpumon.present.account_rows import cause_lines, verdict_lines
+from gpumon.present.account_rows import cause_lines, class_row, verdict_lines
 from gpumon.present.paint.line import Line, Role, Span, clipped, line
 from gpumon.present.trace_account import (
     class_line,
@@ -47,6 +47,26 @@ def report_lines(traces: Sequence[Trace], top: int, width: int) -> Iterator[Line
         yield from _totals(trace, top, width)
         yield from _gaps(trace, top, width)
         yield line("")
+
+
+def critical_lines(traces: Sequence[Trace], top: int, width: int) -> Iterator[Line]:
+    """What the critical path of each trace consists of.
+
+    Args:
+        traces: The traces.
+        top: Limit on the parts of each class.
+        width: Cells of a line.
+    """
+    if len(traces) > 1:
+        yield from rank_lines(traces, compare(traces), width)
+    for trace in traces:
+        length = sum(item.time_ns for item in trace.critical)
+        head = f"{trace.name}: critical path of {trace.step.label}, {ns_text(length)}"
+        yield line(Span(clipped(head, width), Role.HEADING))
+        for item in sorted(trace.critical, key=lambda item: -item.time_ns):
+            if item.time_ns:
+                yield line(" ", *class_row(item.name, item.time_ns / 1e9, length / 1e9, "", width - 1))
+                yield from (line("  ", *contribution_line(part, width - 2)) for part in item.top[:top])
 
 
 def _totals(trace: Trace, top: int, width: int) -> Iterator[Line]:

@@ -103,6 +103,7 @@ CLASSES, at each moment the first one that applies
   idle otherwise the next kernel was queued, or nothing is known
 TERMS
   at best        the step without a cause; others may then take longer
+  critical path  the chain of work and calls that the median step waits for
   ▁▂▃▄▅▆▇█       how busy a stream or a thread was in a cell
 """
     BINDINGS: ClassVar[list[BindingType]] = [

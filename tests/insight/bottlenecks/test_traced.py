@@ -124,7 +124,7 @@ def test_a_healthy_step_accuses_nothing() -> None:
     verdict = judge_trace(steps(healthy))
     assert verdict.is_decided
     assert verdict.causes == ()
-    assert "No cause found" in verdict.summary
+    assert verdict.summary == "Healthy: 99% of the step is work of the GPU."
 
 
 def test_idle_time_without_a_reason_is_undecided() -> None:
@@ -152,7 +152,7 @@ def trace_of(classes: tuple[ClassTime, ...]) -> Trace:
     total = sum(item.time_ns for item in classes)
     steps = (TracedStep("step", 0, total), TracedStep("step", total, 2 * total))
     return Trace(
-        "t", 1, 0, 1, "H100", 2 * total, 0, {}, "", steps, 0, classes, 40, 3000, (), (), (), (), (), (), (), ()
+        "t", 1, 0, 1, "H100", 2 * total, 0, {}, "", steps, 0, classes, (), {}, 40, 3000, (), (), (), (), (), (), (), ()
     )
 
 

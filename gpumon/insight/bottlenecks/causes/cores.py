@@ -82,7 +82,9 @@ def _gil(evidence: SlownessEvidence) -> Finding | None:
     name, line = next(iter(evidence.host.python_threads.items()), ("", ""))
     text = f"another Python thread holds the GIL: {name} at {line}"
     experiment = "Move the work of the other thread to another process, such as a worker of a DataLoader."
-    return Finding(waiting.seconds, text, experiment, line)
+    queue = sum(part.seconds for part in evidence.account.share_of(DATA).top if part.kind == "queue")
+    bound = evidence.account.step_seconds - waiting.seconds - queue  # another process fills the queue as well
+    return Finding(waiting.seconds, text, experiment, line, bound_seconds=bound)
 
 
 def _swapping(evidence: SlownessEvidence) -> Finding | None:
@@ -152,6 +154,6 @@ CORES: Final = (
     CauseRule("cpu_contention", "no free CPU core", CORE_WAIT, _MIN_QUEUE, _contention),
     CauseRule("gil", "waiting for the GIL", GIL_WAIT, _MIN_GIL, _gil),
     CauseRule("swapping", "reading pages from disk", CPU_OPERATORS, 0.1, _swapping),
-    CauseRule("threads", "too few threads", CPU_OPERATORS, _MIN_THREADS, _few_threads),
-    CauseRule("tiny_batch", "small operators", CPU_OPERATORS, 0.2, _small_operators),
+    CauseRule("threads", "too few threads", CPU_OPERATORS, _MIN_THREADS, _few_threads, is_removable=False),
+    CauseRule("tiny_batch", "small operators", CPU_OPERATORS, 0.2, _small_operators, is_removable=False),
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gpumon.core.step_classes import DATA, PREPARATION
+from gpumon.core.step_classes import DATA, GIL_WAIT, PREPARATION
 from gpumon.core.units import counted
 from gpumon.insight.bottlenecks.cause import CauseRule, Finding, main_line, where_text
 from gpumon.insight.bottlenecks.slowness_evidence import HostEvidence, SlownessEvidence, StepShare
@@ -103,12 +103,14 @@ def _queue(evidence: SlownessEvidence) -> Finding | None:
     producer = "".join(f"; thread {name} runs at {line}" for name, line in list(threads.items())[:1])
     text = f"the main thread waits for a queue that another thread or process fills{producer}{where_text(share)}"
     experiment = "Fill the queue from more processes, or from workers of a DataLoader; threads share the GIL."
-    return Finding(seconds, text, experiment, main_line(share))
+    # The thread that fills the queue takes the GIL as well, from which a process would free the main thread.
+    bound = evidence.account.step_seconds - seconds - evidence.account.share_of(GIL_WAIT).seconds
+    return Finding(seconds, text, experiment, main_line(share), bound_seconds=bound)
 
 
 LOADING: Final = (
-    CauseRule("few_workers", "waiting for the workers of the DataLoader", DATA, _MIN_WAIT, _few_workers),
-    CauseRule("main_process", "loading data in the main process", DATA, _MIN_MAIN, _main_process),
+    CauseRule("few_workers", "waiting for the workers of the DataLoader", DATA, _MIN_WAIT, _few_workers, DATA),
+    CauseRule("main_process", "loading data in the main process", DATA, _MIN_MAIN, _main_process, DATA),
     CauseRule("queue", "waiting for a queue of data", DATA, _MIN_WAIT, _queue),
     CauseRule("worker_start", "starting the workers again", DATA, _MIN_WAIT, _worker_start),
     CauseRule("main_process", "preparing data in the main thread", PREPARATION, _MIN_MAIN, _preparation),

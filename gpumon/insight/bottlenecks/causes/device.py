@@ -17,6 +17,8 @@ from gpumon.core.throttle_reasons import CLOCK_SETTINGS, POWER_CAP, main_fault
 from gpumon.core.units import bytes_text, counted, short_time_text
 from gpumon.insight.bottlenecks.cause import CauseRule, Finding, main_kind, main_line, where_text
 from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence
+from gpumon.traces.step_graph import FREEING
+from gpumon.traces.what_if import ELEMENTWISE, LAUNCHES, TF32
 
 _WORK: Final = (TENSOR, SIMT, MEMORY, OTHER_COMPUTE, GPU_WORK)
 _MIN_BENCHMARK_SECONDS: Final = 0.02
@@ -265,16 +267,16 @@ def _clocks(evidence: SlownessEvidence) -> Finding | None:
 DEVICE: Final = (
     CauseRule("gpu_shared", "GPU shared with other processes", IDLE, 0.10, _shared),
     CauseRule("allocator_retries", "device memory nearly full", SYNC, 0.05, _retries),
-    CauseRule("empty_cache", "freeing device memory in every step", SYNC, 0.05, _freeing),
+    CauseRule("empty_cache", "freeing device memory in every step", SYNC, 0.05, _freeing, FREEING),
     CauseRule("tiny_copies", "many small copies", COPIES, 0.05, _tiny_copies),
-    CauseRule("item_per_step", "synchronization", SYNC, 0.05, _synchronization),
+    CauseRule("item_per_step", "synchronization", SYNC, 0.05, _synchronization, SYNC),
     CauseRule("cudnn_benchmark", "measuring convolutions", HOST, _BENCHMARK_SHARE, _benchmarking),
-    CauseRule("small_kernels", "launch-bound", HOST, 0.10, _small_kernels),
-    CauseRule("host", "host-bound", HOST, 0.10, _host),
-    CauseRule("pageable", "copies from pageable memory", COPIES, 0.05, _pageable),
-    CauseRule("no_overlap", "copies without overlap", COPIES, 0.05, _copies),
-    CauseRule("no_tf32", "FP32 without tensor cores", SIMT, 0.10, _no_tf32),
-    CauseRule("no_bf16", "TF32 where bf16 may fit", TENSOR, 0.15, _no_bf16),
-    CauseRule("elementwise", "memory-bound kernels", MEMORY, _MIN_ELEMENTWISE, _memory_bound),
-    CauseRule("clocks", "low clocks", GPU_WORK, 0.05, _clocks),
+    CauseRule("small_kernels", "launch-bound", HOST, 0.10, _small_kernels, LAUNCHES),
+    CauseRule("host", "host-bound", HOST, 0.10, _host, is_removable=False),
+    CauseRule("pageable", "copies from pageable memory", COPIES, 0.05, _pageable, COPIES),
+    CauseRule("no_overlap", "copies without overlap", COPIES, 0.05, _copies, COPIES),
+    CauseRule("no_tf32", "FP32 without tensor cores", SIMT, 0.10, _no_tf32, SIMT),
+    CauseRule("no_bf16", "TF32 where bf16 may fit", TENSOR, 0.15, _no_bf16, TF32, is_removable=False),
+    CauseRule("elementwise", "memory-bound kernels", MEMORY, _MIN_ELEMENTWISE, _memory_bound, ELEMENTWISE),
+    CauseRule("clocks", "low clocks", GPU_WORK, 0.05, _clocks, is_removable=False),
 )

@@ -20,6 +20,7 @@ from gpumon.core.step_classes import (
 )
 from gpumon.insight.bottlenecks.cause import CauseRule, Finding, main_kind, main_line, where_text
 from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence
+from gpumon.traces.step_graph import COLLECTING
 
 _MIN_SHARE: Final = 0.05
 _MIN_EVALUATION: Final = 0.25
@@ -73,7 +74,7 @@ def _evaluation(evidence: SlownessEvidence) -> Finding | None:
 
 
 LOOP: Final = (
-    CauseRule("gc", "garbage collection", COLLECTION, _MIN_SHARE, _collection),
+    CauseRule("gc", "garbage collection", COLLECTION, _MIN_SHARE, _collection, COLLECTING),
     CauseRule(
         "checkpoint",
         "checkpoints",

@@ -154,5 +154,7 @@ RANKS: Final = (
     CauseRule("unused_parameters", "search for unused parameters", COMMUNICATION, _MIN_SETTING, _unused_parameters),
     CauseRule("small_buckets", "small buckets", COMMUNICATION, _MIN_SETTING, _buckets),
     CauseRule("data_parallel", "DataParallel", COMMUNICATION, _MIN_SETTING, _data_parallel),
-    CauseRule("communication", "waiting for other ranks", COMMUNICATION, _MIN_SHARE, _communication),
+    CauseRule(
+        "communication", "waiting for other ranks", COMMUNICATION, _MIN_SHARE, _communication, COMMUNICATION, False
+    ),
 )
