@@ -505,7 +505,7 @@ def why(pid: int, seconds: float | None = None, *, trace: bool = False) -> "WhyR
         pid: A process with a probe: ``gpumon watch -- python train.py``.
         seconds: How long to observe it, 1 to 30; None for 12, or longer where steps take long.
         trace: Whether to also record a few steps with Kineto, which makes the times of the GPU exact. Launches in that
-            process stay slower until it ends.
+            process stay slower until it ends if it has CUDA graphs.
 
     Raises:
         GpumonError: There is no such process, it has no probe, or no step ended.

@@ -33,7 +33,7 @@ _OUTPUTS = "--json, --csv and --format exclude each other."
     "--metrics",
     "on_demand",
     is_flag=True,
-    help="Also sample SM, tensor and DRAM activity, PCIe and NVLink rates, and energy; takes about two seconds.",
+    help="Also sample activity, PCIe and NVLink rates, energy, and SM % of processes; takes about two seconds.",
 )
 @click.option("--watch", type=Seconds(0.1, 3600), metavar="DURATION", help="Repeat at this interval until interrupted.")
 @debug_option

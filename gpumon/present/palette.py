@@ -74,7 +74,7 @@ _TERMINAL_COLORS: Final[Mapping[str, str]] = {
     **dict.fromkeys(COLOR_NAMES, "ansi_default"),
     **dict.fromkeys((PRIMARY, "accent", "brand", "load-low", "memory-history", "series-1"), "ansi_cyan"),
     **dict.fromkeys((SUCCESS, "load-medium", "gpu-history", "series-3"), "ansi_green"),
-    **dict.fromkeys(("warning", "load-high", "power", "series-2"), "ansi_yellow"),
+    **dict.fromkeys(("warning", "power", "series-2"), "ansi_yellow"),
     **dict.fromkeys(("error", "temperature", "series-6"), "ansi_red"),
     **dict.fromkeys(("activity", "series-5"), "ansi_magenta"),
     "grid": "ansi_bright_black",

@@ -273,4 +273,4 @@ async def test_ctrl_l_draws_every_line_again(monkeypatch: pytest.MonkeyPatch) ->
         await pilot.press("ctrl+l")
         await pilot.pause()
         text = "".join(update.render_segments(app.console) for update in updates if update is not None)
-        assert [word for word in ("H200", "python", "Owner", "Quit") if word not in text] == []
+        assert [word for word in ("H200", "train.py", "Owner", "Quit") if word not in text] == []

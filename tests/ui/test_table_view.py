@@ -260,3 +260,20 @@ async def test_a_table_fits_every_size(size: tuple[int, int]) -> None:
         await pilot.pause()
         assert "[x] User" in "\n".join(screen_lines(app))
         assert max(map(len, (text.rstrip() for text in screen_lines(app)))) <= size[0]
+
+
+async def test_a_table_that_is_wider_than_the_screen_scrolls_by_columns() -> None:
+    app = JobsApp()
+    async with app.run_test(size=(18, 8)) as pilot:
+        app.view.show(COLUMNS, JOBS)
+        await pilot.pause()
+        assert "Name" in screen_lines(app)[0]
+        assert "Mem" in screen_lines(app)[0]
+        assert "User" not in screen_lines(app)[0]
+        await pilot.press("greater_than_sign")
+        await pilot.pause()
+        assert screen_lines(app)[0].split() == ["Name", "User"]
+        assert app.view.check_action("scroll_columns", (1,)) is False
+        await pilot.press("less_than_sign")
+        await pilot.pause()
+        assert screen_lines(app)[0].split() == ["Name", "Mem"]

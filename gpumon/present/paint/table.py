@@ -1,7 +1,7 @@
 """Tables as data: rows with a key, the columns that fit into a width, and the layout of a row in them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property, lru_cache, partial
 from types import MappingProxyType
@@ -164,6 +164,24 @@ def fit_columns(columns: Sequence[Column[RowT]], width: int) -> tuple[PlacedColu
             left -= column.width + GAP
     widths = _stretched([columns[index] for index in sorted(chosen)], left)
     return tuple(PlacedColumn(column, width) for column, width in widths)
+
+
+def scrolled_columns(columns: Sequence[Column[RowT]], scrolled: int, width: int) -> tuple[PlacedColumn[RowT], ...]:
+    """The columns that fit; of a scrolled table, the first column, and from a later one on all that have room.
+
+    Args:
+        columns: The columns.
+        scrolled: Number of columns after the first one that are left out.
+        width: Cells of the table.
+    """
+    if not scrolled:
+        return fit_columns(columns, width)
+    kept = [columns[0], *columns[1 + scrolled :]]
+    left, count = width + GAP, 0
+    for column in kept:
+        left -= column.width + GAP
+        count += left >= 0
+    return fit_columns([replace(column, min_table_width=0, rank=0) for column in kept[: max(1, count)]], width)
 
 
 def _stretched(columns: Sequence[Column[RowT]], room: int) -> list[tuple[Column[RowT], int]]:

@@ -20,9 +20,9 @@ from gpumon.present.paint.table import (
     RowT,
     TableRow,
     column_at,
-    fit_columns,
     headings,
     row_line,
+    scrolled_columns,
 )
 from gpumon.present.table_state import TableRows, sort_marks, sorted_by, visible_columns
 from gpumon.session.table_memory import TableState
@@ -75,6 +75,22 @@ class TableView(Vertical, Generic[RowT]):
         Binding("M", "sort_by('memory')", "Memory", id="table.sort-memory", show=False, tooltip="Sort by memory"),
         Binding("P", "sort_by('sm', 'util')", "Use", id="table.sort-use", show=False, tooltip="Sort by utilization"),
         Binding("c", "columns", "Columns", id="table.choose", tooltip="Choose the columns of the table"),
+        Binding(
+            "less_than_sign",
+            "scroll_columns(-1)",
+            "Left",
+            id="table.columns-left",
+            show=False,
+            tooltip="Columns at the left of a table that is wider than the screen",
+        ),
+        Binding(
+            "greater_than_sign",
+            "scroll_columns(1)",
+            "Right",
+            id="table.columns-right",
+            show=False,
+            tooltip="Columns at the right of a table that is wider than the screen",
+        ),
     ]
 
     class StateRequested(AppMessage):
@@ -112,6 +128,9 @@ class TableView(Vertical, Generic[RowT]):
         self._placed: Sequence[PlacedColumn[RowT]] = ()
         self._all_rows: TableRows[RowT] = TableRows((), ())
         self._rows: Sequence[RowT] = ()
+        self._scrolled = 0
+        """Columns after the first one that are left out, because the user scrolled to those at their right."""
+        self._has_more = False
         self._empty = ""
         self.regroup: Callable[[Sequence[RowT]], Sequence[RowT]] = lambda rows: rows
         """Applied to the rows after they were filtered and sorted."""
@@ -218,8 +237,14 @@ class TableView(Vertical, Generic[RowT]):
         sortable = {column.id for column in self._columns if column.sort_key is not None}
         self._change(sorted_by(self.state, self._columns, next(filter(sortable.__contains__, column_ids), "")))
 
+    def action_scroll_columns(self, step: int) -> None:
+        self._scrolled = max(0, self._scrolled + step)
+        self._arrange()
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the keys that sort by a column that the table does not have."""
+        """Hide the keys that sort by a column that the table does not have, or scroll one that has room."""
+        if action == "scroll_columns":
+            return self._has_more if parameters == (1,) else self._scrolled > 0
         if action == "sort_by":
             return any(column.id in parameters and column.sort_key is not None for column in self._columns)
         return super().check_action(action, parameters)
@@ -253,7 +278,9 @@ class TableView(Vertical, Generic[RowT]):
         if not self.is_mounted or not self.is_attached:
             return
         width = self.size.width or self.app.size.width
-        self._placed = fit_columns(visible_columns(self._columns, self.state), width - MARGIN - _SCROLL_BAR)
+        shown = visible_columns(self._columns, self.state)
+        self._placed = scrolled_columns(shown, self._scrolled, width - MARGIN - _SCROLL_BAR)
+        self._has_more = len(self._placed) + self._scrolled < len(shown)
         rows, problem = self._all_rows.arranged(self.state)
         self._rows = self.regroup(rows)
         with self.app.batch_update():
