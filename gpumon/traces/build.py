@@ -89,7 +89,6 @@ def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
     step = next(step for step in host_steps if step.label == steps[index].label)
     graph = GraphBuilder(table, host, work).build(step, steps[index], is_repeated=step_source != COMPLETE)
     path = critical_path(table, graph)
-    device_name = None if device is None else _device_name(file.header, device)
     kernels_ns = _kernel_times(table, work, steps[index])
     rank, world_size = _rank(file.header)
     return Trace(
@@ -97,7 +96,7 @@ def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
         size_bytes=file.size_bytes,
         rank=rank,
         world_size=world_size,
-        device=device_name,
+        device=None if device is None else _device_name(file.header, device),
         duration_ns=end - begin,
         start_ns=begin + _base(file.header),
         events={_KIND_NAMES[kind]: table.counts[kind] for kind in Kind if table.counts[kind]},
@@ -114,7 +113,7 @@ def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
         gaps=gaps,
         collectives=_collectives(table, work, begin),
         critical=account_of(table, host, path, names, sum(time for time, _ in path)),
-        without=without(table, graph, device_name or ""),
+        without=without(table, graph, _capability(file.header, device)),
         lanes=write_columns(table, [piece for _, piece in path], begin, end - begin, columns),
         texts=tuple(table.texts),
     )
@@ -296,3 +295,12 @@ def _device_name(header: Mapping[str, Any], device: str) -> str:
         if isinstance(item, dict) and str(item.get("id")) == device:
             return safe_text(f"GPU {device}, {item.get('name', '')}", 80).rstrip(", ")
     return f"GPU {device}"
+
+
+def _capability(header: Mapping[str, Any], device: str | None) -> str:
+    """The compute capability of a GPU; empty if the trace does not report it."""
+    properties = header.get("deviceProperties")
+    for item in properties if isinstance(properties, list) else ():
+        if isinstance(item, dict) and str(item.get("id")) == device:
+            return f"{item.get('computeMajor')}.{item.get('computeMinor')}"
+    return ""

@@ -33,7 +33,7 @@ def without(table: EventTable, graph: StepGraph, device: str) -> dict[str, tuple
     Args:
         table: The events.
         graph: The step.
-        device: The product name of the GPU.
+        device: The compute capability of the GPU; empty if it is unknown.
     """
     if len(graph.work) > _MAX_WORK:
         return {}
