@@ -26,13 +26,16 @@ from gpumon.traces.model import ClassTime, Collective, Gap, Total, Trace, Traced
 from gpumon.traces.operator_time import operator_pieces
 from gpumon.traces.pieces import TimePieces
 from gpumon.traces.step_account import ClassNames, account_of, class_times, line_of, median_step
-from gpumon.traces.step_graph import GraphBuilder
+from gpumon.traces.step_graph import NO_GRAPH, GraphBuilder
 from gpumon.traces.steps import BEHIND, COMPLETE, StepRange, find_steps, steps_on_device
 from gpumon.traces.table import EventTable
 from gpumon.traces.what_if import without
 
 _MAX_TOTALS: Final = 2_000
 _MAX_OPERATORS: Final = 500
+_MAX_STEP_EVENTS: Final = 300_000
+"""The graph of a step takes 600 bytes for each event; a step with more is a trace without steps."""
+_LARGE: Final = f"The critical path is not computed for steps of more than {_MAX_STEP_EVENTS:,} events."
 _MAX_GAPS: Final = 1_000
 _MAX_COLLECTIVES: Final = 20_000
 _BEHIND: Final = "No step is complete: the trace ends before the GPU has done the work of a step. Record a longer one."
@@ -87,7 +90,10 @@ def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
         totals = _operator_totals(table, pieces, begin, end)
     classes = class_times(table, host, pieces, steps, names)
     step = next(step for step in host_steps if step.label == steps[index].label)
-    graph = GraphBuilder(table, host, work).build(step, steps[index], is_repeated=step_source != COMPLETE)
+    is_large = sum(step.begin <= moment < step.end for moment in table.begins) > _MAX_STEP_EVENTS
+    graph = NO_GRAPH
+    if not is_large:
+        graph = GraphBuilder(table, host, work).build(step, steps[index], is_repeated=step_source != COMPLETE)
     path = critical_path(table, graph)
     kernels_ns = _kernel_times(table, work, steps[index])
     rank, world_size = _rank(file.header)
@@ -107,7 +113,7 @@ def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
         kernels=len(kernels_ns),
         median_kernel_ns=median_low(kernels_ns) if kernels_ns else None,
         problems=_problems(table, device, file.damage, steps[index], classes) + ((_BEHIND,) if is_behind else ()),
-        notes=_notes(table, device),
+        notes=_notes(table, device) + ((_LARGE,) if is_large else ()),
         totals=totals,
         operators=() if device is None else _host_operators(table, steps[0].begin, steps[-1].end),
         gaps=gaps,

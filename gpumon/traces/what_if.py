@@ -35,7 +35,7 @@ def without(table: EventTable, graph: StepGraph, device: str) -> dict[str, tuple
         graph: The step.
         device: The compute capability of the GPU; empty if it is unknown.
     """
-    if len(graph.work) > _MAX_WORK:
+    if not graph.parts or len(graph.work) > _MAX_WORK:
         return {}
     changes = {AS_IT_IS: Change()}
     tags = {tag for part in graph.parts for tag in part.times}
