@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         Switch,
     )
     from gpumon.core.problems import Problem, ProblemCode
-    from gpumon.core.statistics import MetricSummary, Summary
+    from gpumon.core.statistics import HostSummary, MetricSummary
     from gpumon.core.steps import StepProgress
     from gpumon.errors.answer import Advice, LogAnswer
     from gpumon.errors.entry import Fix, KnownError
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from gpumon.insight.bottlenecks.cause import Bottleneck
     from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence, StepAccount, StepShare
     from gpumon.insight.bottlenecks.slowness_verdict import SlownessVerdict
+    from gpumon.operations.host_process import HostProcess
     from gpumon.operations.pick import PickedDevices
-    from gpumon.operations.process_record import ProcessRecord
     from gpumon.operations.waterfall import GpuProcess, MemoryPart, PartKind
     from gpumon.operations.why.examination import WhyReport
     from gpumon.streams.base import Stream
@@ -70,6 +70,8 @@ __all__ = [
     "GpuProcess",
     "GpumonError",
     "Host",
+    "HostProcess",
+    "HostSummary",
     "KnownError",
     "LogAnswer",
     "Match",
@@ -82,13 +84,11 @@ __all__ = [
     "ProblemCode",
     "Process",
     "ProcessKind",
-    "ProcessRecord",
     "SlownessEvidence",
     "SlownessVerdict",
     "StepAccount",
     "StepProgress",
     "StepShare",
-    "Summary",
     "Switch",
     "WhyReport",
     "explain",
@@ -111,7 +111,7 @@ _RECORDS: Final[Mapping[str, tuple[str, ...]]] = {
         *("Process", "ProcessKind", "Switch"),
     ),
     "core.problems": ("Problem", "ProblemCode"),
-    "core.statistics": ("MetricSummary", "Summary"),
+    "core.statistics": ("MetricSummary", "HostSummary"),
     "core.steps": ("StepProgress",),
     "errors.answer": ("Advice", "LogAnswer"),
     "errors.entry": ("Fix", "KnownError"),
@@ -121,7 +121,7 @@ _RECORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "insight.bottlenecks.slowness_evidence": ("SlownessEvidence", "StepAccount", "StepShare"),
     "insight.bottlenecks.slowness_verdict": ("SlownessVerdict",),
     "operations.pick": ("PickedDevices",),
-    "operations.process_record": ("ProcessRecord",),
+    "operations.host_process": ("HostProcess",),
     "operations.waterfall": ("GpuProcess", "MemoryPart", "PartKind"),
     "operations.why.examination": ("WhyReport",),
 }
@@ -280,14 +280,8 @@ def _has_activity(frame: "Frame") -> bool:
     """Whether each GPU has its activity, or will not have it."""
     from gpumon.core.problems import ProblemCode
 
-    problems = [
-        record.problems.get(name)
-        for device in frame.devices
-        for record, name in (
-            (device, "sm_activity_percent"),
-            *((item, "sm_percent") for item in device.processes or ()),
-        )
-    ]
+    problems = [device.problems.get("sm_activity_percent") for device in frame.devices]
+    problems += [item.problems.get("sm_percent") for device in frame.devices for item in device.processes or ()]
     return not any(problem is not None and problem.code is ProblemCode.NOT_READ for problem in problems)
 
 
@@ -350,7 +344,7 @@ class Collector:
             raise RuntimeError("the collector has not been started: use it in a with statement")
         return self._newest
 
-    def summary(self, tag: str = "") -> "Summary":
+    def summary(self, tag: str = "") -> "HostSummary":
         """Mean, minimum and maximum since the previous summary with this tag, or since the start.
 
         Args:
@@ -444,19 +438,19 @@ def select_devices(
     return tuple(sorted(devices, key=lambda gpu: -(gpu.get("memory_free_bytes") or 0.0)))
 
 
-def process(pid: int) -> "ProcessRecord":
+def process(pid: int) -> "HostProcess":
     """A process on the GPUs of this host: arguments, parent, children, and its memory and steps. Takes about a second.
 
     Raises:
         GpumonError: The process uses no GPU, the collector did not respond, or there is no driver.
     """
-    from gpumon.operations.process_record import read_process
+    from gpumon.operations.host_process import read_process
 
     with _public_errors():
         return read_process(pid)
 
 
-def send_signal(target: "ProcessRecord", signal: str = "TERM") -> None:
+def send_signal(target: "HostProcess", signal: str = "TERM") -> None:
     """Send a signal to exactly this process, never to a later one with its PID.
 
     Args:
@@ -467,7 +461,7 @@ def send_signal(target: "ProcessRecord", signal: str = "TERM") -> None:
         GpumonError: Nothing was sent, and the reason says why.
         ValueError: There is no such signal.
     """
-    from gpumon.operations.process_record import signal_process
+    from gpumon.operations.host_process import signal_process
 
     with _public_errors():
         signal_process(target, signal)
@@ -511,7 +505,7 @@ def why(pid: int, seconds: float | None = None, *, trace: bool = False) -> "WhyR
         pid: A process with a probe: ``gpumon watch -- python train.py``.
         seconds: How long to observe it, 1 to 30; None for 12, or longer where steps take long.
         trace: Whether to also record a few steps with Kineto, which makes the times of the GPU exact. Launches in that
-            process stay slower until it ends.
+            process stay slower until it ends if it has CUDA graphs.
 
     Raises:
         GpumonError: There is no such process, it has no probe, or no step ended.

@@ -94,7 +94,10 @@ def _run(context: Context) -> Verdict:
     context.cap_memory(_uses(context).memory_bytes)
     names, wrong, texts = list(operations(context.torch)), [], []
     for done, name in enumerate(names):
-        sizes, cpu, gpu, copied = [], [], [], []
+        sizes: list[int] = []
+        cpu: list[float] = []
+        gpu: list[float] = []
+        copied: list[float] = []
         for size in _sizes(context):
             if context.stopping or (cpu and cpu[-1] > _MAX_SECONDS):
                 break

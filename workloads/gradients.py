@@ -19,7 +19,7 @@ _LEARNING_RATE = 2.0
 
 
 @dataclass(frozen=True)
-class _Variant:
+class _Network:
     """A network, and how its steps are computed.
 
     Attributes:
@@ -39,18 +39,18 @@ class _Variant:
     max_norm: Optional[float] = None
 
 
-VARIANTS = (
-    _Variant("vanishing", 1.0, "Sigmoid"),
-    _Variant("exploding", 8.0),
-    _Variant("initialization", 1.0),
-    _Variant("normalization", 8.0, is_normalized=True),
-    _Variant("residual", 0.1, is_residual=True),
-    _Variant("clipping", 8.0, max_norm=1.0),
+NETWORKS = (
+    _Network("vanishing", 1.0, "Sigmoid"),
+    _Network("exploding", 8.0),
+    _Network("initialization", 1.0),
+    _Network("normalization", 8.0, is_normalized=True),
+    _Network("residual", 0.1, is_residual=True),
+    _Network("clipping", 8.0, max_norm=1.0),
 )
 """Two defects, then what cures them: Glorot's initialization, normalization, residual connections, and clipping."""
 
 
-def network(torch: Any, variant: _Variant, depth: int, width: int) -> Any:
+def network(torch: Any, variant: _Network, depth: int, width: int) -> Any:
     """Returns a deep network of equal layers."""
     nn = torch.nn
 
@@ -80,7 +80,7 @@ def layer_gradients(torch: Any, module: Any, batch: Any, target: Any) -> tuple[l
     return [float(layer.linear.weight.grad.norm()) for layer in module], loss.item()
 
 
-def train(torch: Any, module: Any, batch: Any, target: Any, variant: _Variant, steps: int) -> float:
+def train(torch: Any, module: Any, batch: Any, target: Any, variant: _Network, steps: int) -> float:
     """Trains with plain SGD; returns the loss at the end relative to that of the start, or infinity if it overflows."""
     optimizer = torch.optim.SGD(module.parameters(), lr=_LEARNING_RATE)
     first = loss = math.nan
@@ -112,7 +112,7 @@ def _run(context: Context) -> Verdict:
     torch, depth, width = context.torch, context.parameters.depth, context.parameters.width
     changes: dict[str, float] = {}
     losses: dict[str, float] = {}
-    for done, variant in enumerate(VARIANTS):
+    for done, variant in enumerate(NETWORKS):
         if context.stopping:
             break
         torch.manual_seed(20260)
@@ -131,7 +131,7 @@ def _run(context: Context) -> Verdict:
             f"{variant.name}: the gradient of the first layer is {changes[variant.name]:.1e} of that of the last; "
             f"after {context.parameters.steps} steps the loss is {_loss_text(losses[variant.name])}."
         )
-        context.progress(done + 1, len(VARIANTS))
+        context.progress(done + 1, len(NETWORKS))
     for name, loss in losses.items():
         if math.isfinite(loss):
             context.result(f"loss_{name}", 100 * loss, repetitions=context.parameters.steps)
@@ -143,7 +143,7 @@ def _loss_text(share: float) -> str:
 
 
 def _judge(context: Context, changes: dict[str, float], losses: dict[str, float]) -> Verdict:
-    if len(changes) < len(VARIANTS):
+    if len(changes) < len(NETWORKS):
         return context.warn("Stopped before all networks were measured.")
     wrong = [
         name

@@ -26,7 +26,7 @@ _HOST_BYTES = 4 << 30
 
 
 @dataclass(frozen=True)
-class _Variant:
+class _InferenceVariant:
     """One way to compute the outputs of a batch."""
 
     case: str
@@ -38,7 +38,7 @@ class _Variant:
 
 
 @dataclass(frozen=True)
-class _Measured:
+class _Latencies:
     """Seconds of each call until its outputs are there, sorted, and what a queue of calls achieves."""
 
     latencies: list[float]
@@ -50,20 +50,20 @@ class _Measured:
         return self.latencies[min(len(self.latencies) - 1, int(len(self.latencies) * percent / 100))]
 
 
-def _variants(context: Context) -> list[_Variant]:
+def _variants(context: Context) -> list[_InferenceVariant]:
     many = context.parameters.batch_size
     variants = [
-        _Variant("with gradients", is_inference=False),
-        _Variant("inference_mode"),
-        _Variant("bf16", precision="bf16"),
+        _InferenceVariant("with gradients", is_inference=False),
+        _InferenceVariant("inference_mode"),
+        _InferenceVariant("bf16", precision="bf16"),
     ]
     if context.on_gpu:  # on the CPU, the compilation takes longer than everything else
-        variants.append(_Variant("bf16, compiled", precision="bf16", compiles=True))
-        variants.append(_Variant("bf16, CUDA graph", precision="bf16", uses_graph=True))
-    return [*variants, _Variant(f"bf16, batch {many}", many, precision="bf16")]
+        variants.append(_InferenceVariant("bf16, compiled", precision="bf16", compiles=True))
+        variants.append(_InferenceVariant("bf16, CUDA graph", precision="bf16", uses_graph=True))
+    return [*variants, _InferenceVariant(f"bf16, batch {many}", many, precision="bf16")]
 
 
-def forward(torch: Any, module: Any, batch: Any, variant: _Variant) -> Callable[[], Any]:
+def forward(torch: Any, module: Any, batch: Any, variant: _InferenceVariant) -> Callable[[], Any]:
     """Returns a function that computes the outputs of a batch; for a CUDA graph, it replays the captured kernels."""
     if variant.compiles:
         module = torch.compile(module)
@@ -91,7 +91,7 @@ def forward(torch: Any, module: Any, batch: Any, variant: _Variant) -> Callable[
     return replay
 
 
-def _measure(context: Context, model: Model, variant: _Variant, reference: Any) -> _Measured:
+def _measure(context: Context, model: Model, variant: _InferenceVariant, reference: Any) -> _Latencies:
     """Measures a variant and checks its outputs.
 
     Raises:
@@ -123,7 +123,7 @@ def _measure(context: Context, model: Model, variant: _Variant, reference: Any) 
     calls = len(latencies)
     queued = host_seconds(context, lambda: [call() for _ in range(calls)] and None)[1]
     peak = torch.cuda.max_memory_allocated() if context.on_gpu else 0
-    return _Measured(sorted(latencies), calls * variant.batch_size / queued, int(peak))
+    return _Latencies(sorted(latencies), calls * variant.batch_size / queued, int(peak))
 
 
 def _inputs(context: Context, model: Model, size: int, dtype: Any) -> Any:
@@ -141,7 +141,7 @@ def _uses(context: Context) -> Uses:
 def _run(context: Context) -> Verdict:
     context.cap_memory(_uses(context).memory_bytes)
     model = build(context.torch, context.parameters.model, context.parameters.model_size)
-    rows: list[tuple[_Variant, _Measured]] = []
+    rows: list[tuple[_InferenceVariant, _Latencies]] = []
     notes = busy_notes()
     context.step(f"{model.about}, {model.parameter_count / 1e6:.3g} million parameters, on random inputs.")
     with context.torch.inference_mode():
@@ -167,7 +167,7 @@ def _run(context: Context) -> Verdict:
     return context.ok(" ".join([_advice(rows), *notes]))
 
 
-def _add_results(context: Context, variant: _Variant, measured: _Measured) -> None:
+def _add_results(context: Context, variant: _InferenceVariant, measured: _Latencies) -> None:
     count = len(measured.latencies)
     for percent in (50, 95, 99):
         value = measured.percentile(percent) * 1e3
@@ -177,7 +177,7 @@ def _add_results(context: Context, variant: _Variant, measured: _Measured) -> No
         context.result("peak_memory", measured.peak_bytes / 2**20, repetitions=count, case=variant.case)
 
 
-def _advice(rows: list[tuple[_Variant, _Measured]]) -> str:
+def _advice(rows: list[tuple[_InferenceVariant, _Latencies]]) -> str:
     """Returns what shortens a call, and what batching gains."""
     single = [row for row in rows if row[0].batch_size == 1]
     if not single:

@@ -9,6 +9,8 @@ from gpumon.cli.options import Command, load_probe_option
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpumon.operations.targets import TrainingTarget
 
 
@@ -38,6 +40,11 @@ def chosen_target(text: str | None) -> "TrainingTarget":
     if target.note:
         click.echo(target.note, err=True)
     return target
+
+
+def slower_allowed() -> "Callable[[str], bool] | None":
+    """Asks on the terminal whether to record a process that is slower afterwards; None without a terminal."""
+    return (lambda reason: click.confirm(f"{reason} Record it?", err=True)) if _has_terminal() else None
 
 
 def load_missing_probes(target: "TrainingTarget", *, attach: bool, policy: str) -> Problem | None:

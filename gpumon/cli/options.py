@@ -173,10 +173,9 @@ def screen_options(command: Command) -> Command:
     command = click.option(
         "--ascii",
         is_flag=True,
-        flag_value=Symbols.ASCII.value,
-        default=None,
+        show_envvar=True,
         expose_value=False,
-        callback=_show_symbols,
+        callback=lambda *given: _show_symbols(*given[:2], Symbols.ASCII.value if given[2] else None),
         help="The same as --symbols ascii.",
     )(command)
     command = click.option(

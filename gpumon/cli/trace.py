@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from gpumon.cli.attaching import attach_options, chosen_target, require_probes
+from gpumon.cli.attaching import attach_options, chosen_target, require_probes, slower_allowed
 from gpumon.cli.group import appearance
 from gpumon.cli.options import Seconds, debug_option, screen_options
 from gpumon.cli.output import print_json, print_lines, report_width
@@ -132,7 +132,7 @@ def _record(pids: tuple[int, ...], seconds: float, output: Path | None) -> tuple
         refuse_existing(path)
     with connected_watcher(pids) as watcher:
         click.echo(f"Recording {seconds:g} s of {', '.join(map(str, pids))}...", err=True)
-        traces = record_traces(watcher, pids, int(1000 * seconds))
+        traces = record_traces(watcher, pids, int(1000 * seconds), slower_allowed())
     failure: CommandError | None = None
     for recorded, path in zip(traces, outputs, strict=True):
         try:

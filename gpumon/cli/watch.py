@@ -52,7 +52,8 @@ def watch(command: tuple[str, ...], folder: Path | None, no_flight_recorder: boo
 
     With the probe, the Memory screen of any gpumon on this host shows the memory of the PyTorch allocator. When memory
     runs out, the probe writes a file that "gpumon explain --oom" reads. The probe starts with the first CUDA context of
-    a process. Signals, output and exit code are those of the command. python -I and -E disable the probe.
+    a process; also on the CPU, with its first optimizer step, DataLoader or process group. Signals, output and exit
+    code are those of the command. python -I and -E disable the probe.
 
     PyTorch's flight recorder, which shows why a distributed job hangs, is turned on where it is off: watch sets
     TORCH_FR_BUFFER_SIZE=2000 unless the environment has a size.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from gpumon.cli.attaching import attach_options, chosen_target, load_missing_probes
+from gpumon.cli.attaching import attach_options, chosen_target, load_missing_probes, slower_allowed
 from gpumon.cli.options import Seconds, debug_option, json_option
 from gpumon.cli.output import print_json, print_lines, report_width
 from gpumon.core.problems import CommandError, ExitCode
@@ -27,7 +27,7 @@ _MAX_WIDTH: Final = 140
     help="How long to observe the process.  [default: 12, longer for slow steps]",
 )
 @click.option("--job", is_flag=True, help="Compare all ranks on this host of the job that a PID belongs to.")
-@click.option("--no-trace", is_flag=True, help="Only observe; after a trace, launches stay slower.")
+@click.option("--no-trace", is_flag=True, help="Only observe.")
 @attach_options
 @json_option("why")
 @debug_option
@@ -85,7 +85,7 @@ def _examine(
 
     show_progress = _show_progress if is_shown else _show_nothing
     if len(pids) == 1:
-        listener = Listener(show_progress)
+        listener = Listener(show_progress, allow=slower_allowed())
         if is_outside:
             return examine_outside(pids[0], seconds, listener)
         return examine_process(pids[0], seconds, listener, has_trace=traces)

@@ -17,7 +17,7 @@ import traceback
 
 from gpumon.collect.calls import CALLS, CallsInFlight
 from gpumon.collect.host import set_process_name
-from gpumon.collect.loop import Collector
+from gpumon.collect.loop import CollectorLoop
 from gpumon.collect.nvml import Nvml
 from gpumon.core.collector_contract import BREADCRUMB_BYTES
 from gpumon.core.json_text import json_line
@@ -52,7 +52,7 @@ def main() -> None:
                 print(json_line(to_document(topology)), flush=True)
             code = 0
         else:
-            code = Collector(api, in_flight, interval=options.interval, output=output, control=control).run()
+            code = CollectorLoop(api, in_flight, interval=options.interval, output=output, control=control).run()
     except Exception:  # noqa: BLE001 - os._exit below would hide the traceback
         traceback.print_exc()
     finally:

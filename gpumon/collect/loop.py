@@ -54,7 +54,7 @@ class ReaderGoneError(Exception):
     """The reader of the frames is gone, or the control pipe was closed: the collector ends."""
 
 
-class Collector:
+class CollectorLoop:
     """The producer of frames, until their reader goes away.
 
     Args:

@@ -26,7 +26,7 @@ class MetricSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class HostSummary:
     """What a host measured over a time range, such as an epoch.
 
     Attributes:
@@ -78,13 +78,13 @@ class Statistics:
             total, minimum, maximum, count = self._sums.get(key, (0.0, value, value, 0))
             self._sums[key] = (total + value, min(minimum, value), max(maximum, value), count + 1)
 
-    def summary(self, tag: str) -> Summary:
+    def summary(self, tag: str) -> HostSummary:
         """The summary so far."""
         groups: dict[str, dict[str, MetricSummary]] = {}
         for (group, metric), (total, minimum, maximum, count) in self._sums.items():
             groups.setdefault(group, {})[metric] = MetricSummary(total / count, minimum, maximum, count)
         host = groups.pop("host", {})
-        return Summary(tag, self._last - self._first, self._frames, groups, host)
+        return HostSummary(tag, self._last - self._first, self._frames, groups, host)
 
 
 def _values(frame: Frame) -> Iterator[tuple[tuple[str, str], float]]:

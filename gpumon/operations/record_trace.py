@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ _ANSWER_SECONDS: Final = 120.0
 _CHUNK_BYTES: Final = 1 << 20
 _KERNEL: Final = re.compile(rb'"cat": ?"kernel"')
 _KERNEL_BYTES: Final = 16
+_STAYS: Final = "CUPTI would stay attached"
 _NO_KERNELS: Final = Problem(
     ProblemCode.INVALID_VALUE,
     "The trace has no kernels, so it was dropped: the process used no GPU in that time, or another profiler is active.",
@@ -38,7 +39,9 @@ class RecordedTrace(RecordedFile):
     is_failed: bool = False
 
 
-def record_traces(watcher: ProbeWatcher, pids: Sequence[int], milliseconds: int) -> tuple[RecordedTrace, ...]:
+def record_traces(
+    watcher: ProbeWatcher, pids: Sequence[int], milliseconds: int, allow: Callable[[str], bool] | None = None
+) -> tuple[RecordedTrace, ...]:
     """Have processes record a trace with Kineto, several of them from one common start on, and wait for the files.
 
     The call takes the duration and a few seconds more. It drains the watcher's inbox: a session that shows the same
@@ -48,15 +51,22 @@ def record_traces(watcher: ProbeWatcher, pids: Sequence[int], milliseconds: int)
         watcher: A started client that is connected to the processes, as `connected_watcher` returns.
         pids: The processes, as in `Probe.pid`.
         milliseconds: How long to record, 200 to 10,000.
+        allow: Asked with a reason, in sentences, whether to record a process that is slower afterwards; None for yes.
 
     Returns:
         A trace or a problem for each process, in the order of `pids`.
     """
     has_gpu = {pid: _has_gpu(watcher, pid) for pid in pids}
     start = int(1000 * (time.time() + LEAD_SECONDS)) if len(pids) > 1 else 0
-    arguments = {"milliseconds": milliseconds, "start_at_epoch_milliseconds": start}
+    may_stay = int(allow is None)
+    arguments = {"milliseconds": milliseconds, "start_at_epoch_milliseconds": start, "may_stay": may_stay}
     seconds = milliseconds / 1000 + LEAD_SECONDS + _ANSWER_SECONDS
     files = {file.pid: file for file in request_files(watcher, pids, RequestKind.TRACE, seconds, arguments)}
+    staying = [
+        file.problem.reason for file in files.values() if file.problem and file.problem.reason.startswith(_STAYS)
+    ]
+    if allow is not None and staying and allow(staying[0]):
+        return record_traces(watcher, pids, milliseconds)
     return tuple(_checked(files[pid], has_gpu[pid]) for pid in pids)
 
 

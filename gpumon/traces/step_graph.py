@@ -25,7 +25,7 @@ FREEING: Final = "freeing"
 NEVER: Final = -(1 << 60)
 """A moment before all others."""
 LAST: Final = -1
-"""In place of a count: all work of the stream so far."""
+"""In place of a number of works: all work of the stream so far."""
 _AUTOGRAD: Final = "autograd::engine"
 _LAUNCH_NS: Final = 5_000
 """From the begin of a launch to that of its work, where no launch of the step shows it."""
@@ -41,10 +41,10 @@ _FULL_QUEUE_NS: Final = 50_000
 
 
 class After(NamedTuple):
-    """Work that something waits for: the first ``count`` ones of a stream, and then ``lag`` nanoseconds more."""
+    """Work that something waits for: the first ``works`` ones of a stream, and then ``lag`` nanoseconds more."""
 
     stream: int
-    count: int
+    works: int
     lag: int
 
 
@@ -105,6 +105,9 @@ class StepGraph:
     begin: int
     end: int
     is_repeated: bool
+
+
+NO_GRAPH: Final = StepGraph([], [], [], 0, 0, is_repeated=False)
 
 
 class GraphBuilder:
@@ -239,12 +242,12 @@ class GraphBuilder:
 
     def _inferred(self, stream: int, begin: int) -> list[After]:
         """The work of another stream that ended just before a moment; empty without one."""
-        found = []
+        candidates = []
         for other, ends in enumerate(self._ends):
             count = bisect_right(ends, begin) - 1
             if other != stream and count >= 0 and begin - ends[count] <= _INFERRED_NS:
-                found.append(After(other, count, begin - ends[count]))
-        return sorted(found, key=lambda item: item.lag)[:1]
+                candidates.append(After(other, count, begin - ends[count]))
+        return sorted(candidates, key=lambda item: item.lag)[:1]
 
     def _parts(self, pieces: list[TimePiece], launches: list[tuple[int, int]]) -> Iterator[HostPart]:
         """The pieces as parts: those between two launches or waits become one."""

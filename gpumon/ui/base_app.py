@@ -144,9 +144,11 @@ class BaseApp(App[None]):
         return svg.replace("<text ", '<text xml:space="preserve" ')
 
     def picture(self) -> str:
-        """A picture of the screen that needs no special font."""
+        """A picture of the screen that needs no special font, with the keys in place of what the last one said."""
         from gpumon.ui.drawn_glyphs import with_drawn_glyphs  # late: few sessions save a picture
 
+        for footer in self.screen.query(Footer):
+            footer.say("")
         return with_drawn_glyphs(self.export_screenshot())
 
     async def action_ask_to_quit(self) -> None:

@@ -61,7 +61,9 @@ def test_a_free_gpu_ends_the_wait_when_its_process_ends(nvml_mock: NvmlMock) -> 
 def test_a_gpu_in_mig_mode_is_free_when_its_instances_are(
     nvml_mock: NvmlMock, sleepers: Callable[[int], list[int]]
 ) -> None:
-    environment = nvml_mock.environment(gpus=1, pids=sleepers(1), NVML_MOCK_PROCS="1", NVML_MOCK_MIG="0:2")
+    environment = nvml_mock.environment(
+        gpus=1, pids=sleepers(1), NVML_MOCK_PROCS="1", NVML_MOCK_IDLE="1", NVML_MOCK_MIG="0:2"
+    )
 
     def wait(*argv: str) -> tuple[int, str]:
         done = run("wait", "--timeout", "3s", "--interval", "0.3", *argv, env=environment)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpumon.collect.calls import CallsInFlight
-from gpumon.collect.loop import Collector
+from gpumon.collect.loop import CollectorLoop
 from gpumon.collect.nvml import Nvml
 from gpumon.collect.processes import ProcessTable
 from gpumon.collect.sweeper import Sweeper
@@ -72,9 +72,9 @@ class Bench:
         self.table = ProcessTable(self.in_flight, proc)
         self.sweeper = Sweeper(self.api, self.table, self.in_flight)
 
-    def collector(self) -> Collector:
+    def collector(self) -> CollectorLoop:
         """A collector with a separate sweeper; tests request its frames one by one."""
-        return Collector(self.api, self.in_flight, interval=0.1, output=-1, control=-1, processes=self.table)
+        return CollectorLoop(self.api, self.in_flight, interval=0.1, output=-1, control=-1, processes=self.table)
 
     def sweep(self) -> bool:
         self.sweeper.request()

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -28,7 +29,7 @@ NAMES = {
     "MemoryPart", "MigInstance", "PartKind", "PickedDevices", "Problem", "ProblemCode", "Process", "ProcessKind",
     "SlownessEvidence", "StepAccount", "StepProgress", "StepShare", "Switch", "WhyReport", "SlownessVerdict",
     "explain", "frames", "memory", "pick", "processes", "snapshot", "why",
-    "Collector", "MetricSummary", "ProcessRecord", "Summary", "process", "recording", "select_devices", "send_signal",
+    "Collector", "MetricSummary", "HostProcess", "HostSummary", "process", "recording", "select_devices", "send_signal",
 }  # fmt: skip
 """A name that is gone, or has another meaning, breaks the scripts of users."""
 
@@ -56,6 +57,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8
 RECIPES = re.findall(r"(?:### ([^\n]*)\n\n)?```python\n(.*?)```", PAGE, re.DOTALL)
 OUTPUTS = {
     "": "0 NVIDIA H200",
+    "Log the mean, minimum and maximum of each epoch": r"0 \d+\.?\d*\n1 \d+",
     "Wait for a free GPU, then start": "GPU-6d6f",
     "One GPU for each rank": r"GPU-\S+\nGPU-",
     "Log the memory of a job each minute": r"GPU 0 \{'context': \d+, 'allocated': 1024(?s:.*)uses no GPU",
@@ -70,7 +72,7 @@ MIN_RECIPES = 10
 
 @pytest.fixture
 def host(nvml_mock: NvmlMock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name, value in nvml_mock.environment(gpus=2, XDG_STATE_HOME=str(tmp_path)).items():
+    for name, value in nvml_mock.environment(gpus=2, NVML_MOCK_IDLE="1", XDG_STATE_HOME=str(tmp_path)).items():
         monkeypatch.setenv(name, value)
 
 
@@ -112,7 +114,9 @@ def test_processes_and_their_memory(training: Program) -> None:
 
 
 def test_a_process_and_a_signal_to_exactly_it(training: Program) -> None:
-    record = gpumon.process(training.process.pid)
+    deadline = time.monotonic() + 20
+    while (record := gpumon.process(training.process.pid)).step_seconds is None and time.monotonic() < deadline:
+        time.sleep(0.1)  # the probe begins to count steps when it has a client
     assert record.argv is not None
     assert record.argv[0].endswith("python") or "python" in record.argv[0]
     assert record.parent == os.getpid()
@@ -193,6 +197,7 @@ def test_the_recipes_of_the_page_run(
     monkeypatch.setattr(sys, "argv", ["recipe.py", str(training.process.pid)])
     if "pick(" in code:
         monkeypatch.setenv("NVML_MOCK_PIDS", "")
+        monkeypatch.setenv("NVML_MOCK_IDLE", "1")
     exit_code = 0
     try:
         exec(compile(code, title, "exec"), {"__name__": "__main__"})

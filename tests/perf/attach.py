@@ -211,6 +211,7 @@ def kill_one(target: Target) -> float:
 
 def attach_once(target: Target) -> float:
     """Load the complete probe, and end it."""
+    inject(target)  # runs what a killed gpumon has left
     attached = attach(target.pid, PATIENCE_SECONDS)
     detach(target.pid)
     return attached.stopped_seconds or 0.0

@@ -96,6 +96,7 @@ def refusal(call: Callable[[], object]) -> str:
     return str(caught.value)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("python", PYTHONS)
 def test_a_busy_program_gets_the_probe_and_loses_it(start: Start, sockets: Path, python: str) -> None:
     process = start(BUSY, python)

@@ -14,6 +14,7 @@ from gpumon.present.table_state import visible_columns
 from gpumon.session.costs import CallCosts, CostSample, ProcessCost, collectors, process_cost
 from gpumon.session.frame_session import FrameSession
 from gpumon.session.table_memory import TableState
+from gpumon.ui.commands import GpumonCommands
 from gpumon.ui.screens.cost import CostScreen
 from gpumon.ui.widgets.line_table import LineTable
 from tests import builders
@@ -183,7 +184,7 @@ async def test_it_opens_with_its_key_and_by_the_palette_and_goes_away() -> None:
         assert re.search(r"NVML calls +36 ", screen_text(app))
         await pilot.press("escape")
         await pilot.pause()
-        assert "Cost" in {command.title for command in app.get_system_commands(app.screen)}
+        assert "Cost" in {command.title for command in GpumonCommands(app.screen).actions()}
         await pilot.press("C", "C", "escape")
         await pilot.pause()
         assert app.screen.query("#devices"), "it opens once"

@@ -12,6 +12,7 @@ from gpumon.operations.fleet.promql import FleetList
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.fleet import FleetScreen
+from gpumon.ui.screens.fleet_setup import FleetSetupScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.table_view import TableView
@@ -213,11 +214,11 @@ def _focused(view: Shown) -> str | None:
     return None if focused is None else focused.id
 
 
-async def test_no_fleet_no_digit() -> None:
+async def test_without_a_fleet_the_digit_says_how_to_add_one() -> None:
     stream = FakeLive()
     app = GpumonApp(stream)
     async with app.run_test(size=(120, 40)) as pilot:
         stream.put(machine(2))
-        await pilot.press("9")
-        assert isinstance(app.screen, OverviewScreen)
         assert "Fleet" not in screen_text(app)
+        await pilot.press("9")
+        assert isinstance(app.screen, FleetSetupScreen)

@@ -68,7 +68,7 @@ async def test_a_text_field_takes_digits_and_letters_as_text() -> None:
     app = app_on(stream)
     async with app.run_test(size=(120, 40)) as pilot:
         await shown(pilot, stream)
-        await pilot.press("7", "enter", "1", "q", "S", NEXT, "5")
+        await pilot.press("7", "ctrl+n", "1", "q", "S", NEXT, "5")
         assert app.screen.query_one(TextArea).text == "1qS]5"
         assert not app._exit
         await pilot.click("#top", offset=(screen_lines(app)[0].index("6 Alerts") + 2, 0))
@@ -175,7 +175,7 @@ async def test_y_copies_the_row_or_the_text() -> None:
         assert app.clipboard.split()[:3] == "".join(span.text for span in row.line).split()[:3]
         assert app.screen.query_one(Footer).notice == f"Copied: {app.clipboard}"
         await pilot.press("tab", "y")
-        assert re.fullmatch(r"GPU \d H200 \d+ % \d+/140 GiB 56 °C ada train ×4", app.clipboard)
+        assert re.fullmatch(r"GPU \d H200 \d+ % \d+/140 GiB 56 °C ada train ×4 69G", app.clipboard)
         await pilot.press("5", "tab", "enter", "v", "y")
         assert app.clipboard.count("\n") >= 1
         assert "! a warning [/] of torch" in app.clipboard, "the log in full"

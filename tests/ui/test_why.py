@@ -18,7 +18,7 @@ from gpumon.ui.screens.why import WhyScreen
 from tests import builders
 from tests.insight.bottlenecks.makers import evidence
 from tests.insight.bottlenecks.test_causes import GPU, SICK
-from tests.ui.fakes import FakeLive, app_on, screen_text
+from tests.ui.fakes import FakeLive, app_on, screen_text, until
 
 
 def report(stages: tuple[str, ...] = (PASSIVE,)) -> WhyReport:
@@ -180,12 +180,12 @@ async def test_without_a_probe_it_asks_once_for_the_whole_job(
         await pilot.pause()
         screen = WhyScreen(4242)
         await app.push_screen(screen)
-        await pilot.pause(0.2)
-        assert isinstance(app.screen, LoadProbeDialog) == is_asked
         if is_asked:
-            assert "Load the probe into 2 processes of pretrain.py? They stop for about 1 ms." in screen_text(app)
+            await until(pilot, lambda: "They stop for about 1 ms." in screen_text(app))
+            assert isinstance(app.screen, LoadProbeDialog)
+            assert "Load the probe into 2 processes of pretrain.py?" in screen_text(app)
             await pilot.click(f"#{button}")
-            await pilot.pause(0.3)
+        await until(pilot, lambda: screen.report is not None)
         assert loading.loaded == ([(4242, 4243)] if loaded else [])
         assert isinstance(screen.report, WhyReport)
         assert screen.report.stages == (PASSIVE if loaded else "outside",)

@@ -123,7 +123,7 @@ def _weight(cause: Bottleneck) -> float:
 
 
 def _is_all_work(account: StepAccount) -> bool:
-    """Whether so much of few samples is work that the rest cannot be a cause."""
+    """Whether few samples are work to such a part that the rest cannot be a cause."""
     return account.samples_count >= _MIN_HEALTHY_SAMPLES and _work_share(account) > 1 - 1 / _MIN_HEALTHY_SAMPLES
 
 

@@ -94,10 +94,12 @@ class Listener(NamedTuple):
     Attributes:
         on_progress: Called several times a second.
         is_cancelled: Whether to stop; asked several times a second.
+        allow: Asked with a reason whether to record a process that is slower afterwards; None for yes.
     """
 
     on_progress: Callable[[ExaminationProgress], None] = lambda _: None
     is_cancelled: Callable[[], bool] = lambda: False
+    allow: Callable[[str], bool] | None = None
 
     def note(self, stage: str, seconds: float, total_seconds: float) -> None:
         """Report progress.

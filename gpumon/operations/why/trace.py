@@ -27,9 +27,6 @@ _MIN_STEPS: Final = 2
 _LONG_STEPS: Final = 4.5
 """A window of this many long steps has two that are complete, although recording makes them longer."""
 _LIMIT_MILLISECONDS: Final = 10_000
-_AFTERWARDS: Final = (
-    "After a trace, launches take longer in this process until it ends: CUPTI stays attached. --no-trace avoids it."
-)
 
 
 def examine_process(
@@ -41,7 +38,7 @@ def examine_process(
         pid: The process.
         seconds: How long to observe it; None for 12 seconds, or longer where steps take long.
         listener: Follows the examination.
-        has_trace: Whether to record a trace as well, if the process uses a GPU; launches stay slower afterwards.
+        has_trace: Whether to record a trace as well, if the process uses a GPU.
 
     Raises:
         CommandError: There is no such process, no probe, or no step.
@@ -66,7 +63,7 @@ def with_trace(report: WhyReport, watcher: ProbeWatcher, listener: Listener) -> 
     account = report.evidence.account
     milliseconds = window_milliseconds(account.step_seconds)
     listener.on_progress(ExaminationProgress("recording a trace", 0.0, None))
-    recorded = record_traces(watcher, [report.pid], milliseconds)[0]
+    recorded = record_traces(watcher, [report.pid], milliseconds, listener.allow)[0]
     if recorded.path is None:
         reason = "no reason" if recorded.problem is None else str(recorded.problem)
         return replace(report, problems=(*report.problems, f"Without a trace: {reason}"))
@@ -87,7 +84,7 @@ def with_trace(report: WhyReport, watcher: ProbeWatcher, listener: Listener) -> 
         evidence=evidence,
         verdict=judge_run(evidence),
         stages=(*report.stages, TRACE),
-        problems=(*report.problems, *recorded.notes, _AFTERWARDS),
+        problems=(*report.problems, *recorded.notes),
     )
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _BLOCK_STATES = {"active_allocated": 0, "active_pending_free": 1, "active_awaiting_free": 1}
 _INACTIVE = 2
+_MAX_GRAPH_BLOCKS = 1_000_000
 _POOL_FIELDS = ("allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_bytes")
 
 
@@ -94,6 +95,12 @@ class Allocator:
             blocks_left -= len(segment["blocks"])
             segments.append(_segment(segment))
         return segments, False
+
+    def has_graphs(self) -> bool:
+        """Whether the program has captured CUDA graphs: their memory is in separate pools."""
+        if not self._torch.ordinals():
+            return False
+        return any(tuple(segment["pool"]) != (0, 0) for segment in self.segments(_MAX_GRAPH_BLOCKS)[0])
 
     def summary(self, ordinal: int) -> str:
         """The text of ``torch.cuda.memory_summary()``."""

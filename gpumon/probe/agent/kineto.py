@@ -8,10 +8,12 @@ file. The daemon is the probe itself, and only while a trace is wanted: between 
 from __future__ import annotations
 
 import os
+import re
+import sys
 import time
 from contextlib import suppress
 
-from .kineto_client import ALREADY_USED, KinetoClient, end_without_destructors, user_profiler_is_active
+from .kineto_client import ALREADY_USED, TEARDOWN, KinetoClient, end_without_destructors, user_profiler_is_active
 from .kineto_daemon import DaemonSocket
 from .messages import RefusedError
 from .written_files import MAX_FILE_BYTES, new_file, remove
@@ -19,7 +21,7 @@ from .written_files import MAX_FILE_BYTES, new_file, remove
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from typing import Any
+    from typing import Any, Callable
 
     from .pytorch import Torch
 
@@ -44,6 +46,16 @@ _FAST_INTERVAL, _ANSWER_INTERVAL, _INTERVAL = 0.01, 0.04, 0.1
 file."""
 _MIN_BYTES_FREE, _BYTES_PER_SECOND = 500 << 20, 200 << 20
 """Room that a trace needs: 100 MB a second were measured for a program that launches 20,000 kernels in it."""
+
+_DETACH_SECONDS = 2.0
+"""Kineto detaches CUPTI in the next call of the program to CUDA after a trace; it must not after one of the program."""
+_MIN_CUDA = (12, 6)
+"""Detaching CUPTI crashed programs with earlier releases (pytorch#146604)."""
+_STAYS = (
+    "CUPTI would stay attached to this process until it ends, because {}. Launches outside of CUDA graphs then take "
+    "longer: steps that are limited by launches took 20 to 40 % longer on H200."
+)
+_GRAPHS = "it has CUDA graphs, which fail when CUPTI is detached"
 
 _client: KinetoClient | None = None
 
@@ -97,21 +109,27 @@ class Kineto:
 
     Args:
         torch: The PyTorch of this process.
+        has_graphs: Whether the program has captured CUDA graphs.
 
     Attributes:
         recording: What Kineto records or writes now, or None.
     """
 
-    def __init__(self, torch: Torch) -> None:
+    def __init__(self, torch: Torch, has_graphs: Callable[[], bool]) -> None:
         self.recording: Recording | None = None
         self._torch = torch
+        self._has_graphs = has_graphs
         self._daemon: DaemonSocket | None = None
         self._pid = os.getpid()
+        self._detached_at = float("inf")
+        self._was_detached = False
 
     @property
     def next_check(self) -> float:
         """When `check` has something to do, in monotonic seconds; infinite if never."""
         recording = self.recording
+        if recording is None and self._detached_at < float("inf"):
+            return self._detached_at
         return time.monotonic() + _INTERVAL if recording is not None and recording.is_abandoned else float("inf")
 
     @property
@@ -124,7 +142,8 @@ class Kineto:
         """Record a trace.
 
         Args:
-            request: ``milliseconds`` to record, and ``start_at_epoch_milliseconds``, 0 for as soon as possible.
+            request: ``milliseconds`` to record, ``start_at_epoch_milliseconds``, 0 for as soon as possible, and
+                ``may_stay``: whether to record although CUPTI stays attached afterwards.
 
         Returns:
             The fields of a `gpumon.probe.messages.WrittenFile`.
@@ -138,12 +157,16 @@ class Kineto:
         if self.recording is not None:
             raise RefusedError("Kineto still writes the previous trace; try again in a moment.")
         _refuse_user_profiler()
+        reason = self._why_attached()
+        if reason and not request.get("may_stay", 1):
+            raise RefusedError(_STAYS.format(reason))
         seconds = milliseconds / 1000.0
         stem = new_file("trace", max(_MIN_BYTES_FREE, int(_BYTES_PER_SECOND * (1.0 + seconds))))
         client = self._client()
         self._daemon = daemon = DaemonSocket(client.folder)
         try:
             yield from _wait_until_armed(client)
+            client.detach_cupti(is_wanted=not reason)
             recording, notes = yield from self._deliver(daemon, stem, seconds, start_at)
             daemon.close()
             client.forget_variables()
@@ -158,11 +181,17 @@ class Kineto:
             daemon.close()
             self._daemon = None
         self.recording = None
+        self._was_detached = self._was_detached or not reason
+        self._detached_at = time.monotonic() + _DETACH_SECONDS
+        notes += [_STAYS.format(reason).replace("would stay", "stays")] if reason else []
         return {"path": recording.path, "size_bytes": size, "notes": notes}
 
     def check(self) -> None:
         """Remove the file of a client that has gone, when Kineto has written it."""
         recording = self.recording
+        if recording is None and time.monotonic() > self._detached_at:
+            self._detached_at = float("inf")
+            self._client().detach_cupti(is_wanted=False)
         if recording is None or not recording.is_abandoned:
             return
         if recording.is_complete or time.monotonic() > recording.deadline or user_profiler_is_active():
@@ -190,6 +219,24 @@ class Kineto:
         if self.recording is not None:
             self.recording.remove()
             self.recording = None
+
+    def _why_attached(self) -> str:
+        """Why CUPTI cannot be detached after a trace, as a clause; empty if it can.
+
+        Raises:
+            RefusedError: It was detached, and the program has captured CUDA graphs since.
+        """
+        for name in (TEARDOWN, "DISABLE_CUPTI_LAZY_REINIT"):
+            if name in os.environ:
+                return f"{name} is set"
+        version = re.match(r"(\d+)\.(\d+)", str(getattr(sys.modules.get("torch.version"), "cuda", None)))
+        if version is not None and (int(version[1]), int(version[2])) < _MIN_CUDA:
+            return f"CUDA {version[0]} cannot detach it"
+        if version is None or not self._has_graphs():
+            return ""
+        if self._was_detached:
+            raise RefusedError("CUPTI was detached after the last trace; the CUDA graphs captured since could fail.")
+        return _GRAPHS
 
     def _client(self) -> KinetoClient:
         """Kineto's client in this process, which the main thread arms as soon as it can."""

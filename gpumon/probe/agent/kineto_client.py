@@ -38,6 +38,7 @@ _PROFILER_OFFSET, _THREAD_OFFSET = 8, 24
 """Fields of ``libkineto::LibkinetoApi``: the registered profiler, and the thread that has registered torch's client."""
 _DAEMON_VARIABLES = ("KINETO_USE_DAEMON", "KINETO_IPC_SOCKET_DIR", "KINETO_ONDEMAND_TRACE_DIR")
 _PROFILER_VARIABLES = ("NSYS_PROFILING_SESSION_ID", "CUDA_INJECTION64_PATH", "NV_COMPUTE_PROFILER_PERFWORKS_DIR")
+TEARDOWN = "TEARDOWN_CUPTI"
 _QUIET_LEVEL = "5"
 """Above Kineto's level for errors: it would otherwise print that it does not reach a daemon between two traces."""
 
@@ -62,6 +63,7 @@ class KinetoClient:
         self.folder = new_client_folder(MAX_FOLDER_BYTES)
         self._has_config = "KINETO_CONFIG" in os.environ  # the program's own, which stays
         self._c = ctypes.PyDLL(None)
+        self._teardown = ctypes.create_string_buffer(f"{TEARDOWN}=1".encode())  # putenv keeps the pointer
         self._begun: list[int] = []
         self._done: list[int] = []
         self._schedule()
@@ -80,6 +82,15 @@ class KinetoClient:
         """Remove the variables that Kineto has read for good; only the folder of the sockets has to stay."""
         for name in (b"KINETO_ONDEMAND_TRACE_DIR", *(() if self._has_config else (b"KINETO_CONFIG",))):
             self._c.unsetenv(name)
+
+    def detach_cupti(self, *, is_wanted: bool) -> None:
+        """Have Kineto detach CUPTI when it has written a trace; it reads the variable only then."""
+        if TEARDOWN in os.environ:  # the program's own, which stays
+            return
+        if is_wanted:
+            self._c.putenv(ctypes.addressof(self._teardown))
+        else:
+            self._c.unsetenv(TEARDOWN.encode())
 
     def remove_folder(self) -> None:
         """Remove the folder of the sockets, at the end of the process."""

@@ -179,7 +179,7 @@ class Requests:
         from .kineto import Kineto  # imported late: most processes are never traced
 
         if self._kineto is None:
-            self._kineto = Kineto(self._torch)
+            self._kineto = Kineto(self._torch, self._allocator.has_graphs)
         return self._kineto.record(request)
 
     def _memory_history(self, request: Fields) -> Steps:

@@ -202,7 +202,7 @@ def _wait_for_probe(
     outcome: AttachOutcome | None = None
     while True:
         outcome = outcome or find_outcome()
-        attached = None if outcome is None else _attached(target, outcome)
+        attached = _attached(target, outcome) if outcome else None if is_waiting() else _listening(target)
         if attached is not None:
             return attached
         if target.state is None:
@@ -214,6 +214,12 @@ def _wait_for_probe(
         if seconds >= timeout_seconds:
             raise timed_out(target, timeout_seconds, has_run=not is_waiting())
         time.sleep(_POLL_SECONDS)
+
+
+def _listening(target: Target) -> Attached | None:
+    """The result of a script whose outcome is not known, or None while the probe does not answer."""
+    folder = listening_in(target, _HELLO_SECONDS)
+    return None if folder is None else Attached(target, was_there=False, folder=folder)
 
 
 def _attached(target: Target, outcome: AttachOutcome) -> Attached | None:

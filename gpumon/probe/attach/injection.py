@@ -13,6 +13,7 @@ from the call to ``rt_sigreturn``, which restores what step 4 would have. The re
 """
 
 import errno
+import hashlib
 import os
 import struct
 import threading
@@ -53,8 +54,10 @@ _CALL_SECONDS: Final = 0.5
 _SUITABLE_SECONDS: Final = 2.0
 _READY_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 0.002
+_NO_SYSTEM_CALL: Final = (1 << 64) - 1
 _STACK_WORDS: Final = 64
 _NOT_READY: Final = "its Python is starting or ending"
+_MARK: Final = b"gpumon: "
 _MAX_ERRNO: Final = 4095
 _ONE_AT_A_TIME: Final = threading.Lock()
 """Held while a process is stopped: threads of gpumon that wait for its GIL would keep theirs stopped."""
@@ -73,16 +76,18 @@ class PendingCall:
     Attributes:
         space: The memory.
         address: Where the request is.
+        mark: Its first bytes while it waits.
         stopped_seconds: How long the main thread stood still; 0 for a request that was there before.
     """
 
     space: AddressSpace
     address: int
+    mark: bytes
     stopped_seconds: float
 
     def is_waiting(self) -> bool:
         """Whether the main thread has not run the request yet."""
-        return _is_request(self.space, self.address)
+        return _has_mark(self.space, self.address, self.mark)
 
     def expire_at(self, epoch_seconds: float) -> None:
         """Set the time from which on the request does nothing when it is run."""
@@ -94,7 +99,7 @@ class PendingCall:
 
 @contextmanager
 def pending_call(target: Target, text: str, deadline: float) -> Iterator[PendingCall]:
-    """Have the main thread of a process run a text, unless a request waits there already, which then gets the deadline.
+    """Have the main thread of a process run a text, unless the same request waits there, which then gets the deadline.
 
     Args:
         target: The process.
@@ -112,20 +117,21 @@ def pending_call(target: Target, text: str, deadline: float) -> Iterator[Pending
         raise ended(target) from None
     try:
         candidates = (item.start for item in space.mappings if item.access == "r-xp" and not item.path)
-        address = next((start for start in candidates if _is_request(space, start)), 0)
+        mark = _MARK + hashlib.sha256(text.encode()).digest()[: cpu.MARK_BYTES - len(_MARK)]
+        address = next((start for start in candidates if _has_mark(space, start, mark)), 0)
         if address:
-            call = PendingCall(space, address, 0.0)
+            call = PendingCall(space, address, mark, 0.0)
             call.expire_at(deadline)
         else:
-            call = _on_own_thread(_Injection(target, space, text, deadline))
+            call = _on_own_thread(_Injection(target, space, text, mark, deadline))
         yield call
     finally:
         space.close()
 
 
-def _is_request(space: AddressSpace, address: int) -> bool:
+def _has_mark(space: AddressSpace, address: int, mark: bytes) -> bool:
     try:
-        return space.read(address, len(cpu.MAGIC)) == cpu.MAGIC
+        return space.read(address, len(mark)) == mark
     except OSError:
         return False
 
@@ -159,11 +165,12 @@ class _Injection:
         is_cancelled: Whether no further attempt is made.
     """
 
-    def __init__(self, target: Target, space: AddressSpace, text: str, deadline: float) -> None:
+    def __init__(self, target: Target, space: AddressSpace, text: str, mark: bytes, deadline: float) -> None:
         self.is_cancelled = False
         self._target = target
         self._space = space
         self._text = text.encode()
+        self._mark = mark
         self._deadline = int(deadline)
         self._length = -(-(cpu.TEXT_OFFSET + len(self._text) + 1) // _PAGE_BYTES) * _PAGE_BYTES
 
@@ -236,7 +243,7 @@ class _Injection:
             result = self._add(thread, python, address)
             if result == 0:
                 with suppress(OSError):  # Python's main thread is another one, and has run it already
-                    self._space.write(address, cpu.MAGIC)  # only now: a mark without a call would be waited for
+                    self._space.write(address, self._mark)  # only now: a mark without a call would be waited for
             else:
                 self._unmap(thread, address)
             thread.restore()
@@ -245,7 +252,7 @@ class _Injection:
                 tracee.detach()
         if result != 0:
             raise _NotNowError("its interpreter accepts no more calls")
-        return PendingCall(self._space, address, time.perf_counter() - start)
+        return PendingCall(self._space, address, self._mark, time.perf_counter() - start)
 
     def _map(self, thread: "_StoppedThread") -> int:
         """Have the thread map memory for the request, and fill it; return its address."""
@@ -315,7 +322,7 @@ class _StoppedThread:
         if stack is None or not stack.start - _MAX_GROWTH_BYTES < rsp < stack.end:
             raise _NotNowError("its main thread uses another stack, such as that of a signal handler")
         words = struct.unpack(f"<{_STACK_WORDS}Q", self._space.read(rsp, 8 * _STACK_WORDS))
-        if self.old["orig_rax"] == (1 << 64) - 1 and python.may_hold_lock((rip, *words)):
+        if self.old["orig_rax"] == _NO_SYSTEM_CALL and python.may_hold_lock((rip, *words)):
             raise _NotNowError("its main thread takes a lock")
         self._check_restartable_sequence(rip)
 
@@ -381,7 +388,10 @@ class _StoppedThread:
                 raise _NotNowError(f"a call ended with signal {delivered}")
 
     def restore(self) -> None:
-        """Put everything back, in a stop from which the kernel repeats an interrupted system call."""
+        """Put everything back; if a system call was interrupted, in a stop from which the kernel repeats it."""
+        if self.old["orig_rax"] == _NO_SYSTEM_CALL:
+            self._put_back()
+            return
         self._tracee.write_registers(cpu.NT_PRSTATUS, cpu.packed({**self.now, "orig_rax": -1}))
         self._tracee.interrupt()
         self._tracee.resume()

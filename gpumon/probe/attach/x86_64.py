@@ -63,8 +63,7 @@ CODE: Final = bytes.fromhex(
 )
 """The code of a page, from `RETURN_OFFSET` on. It changes nothing else, and needs no symbol of the C library."""
 _HEADER: Final = struct.Struct("<16sQQQQQ")
-MAGIC: Final = b"gpumon request 1"
-"""The first bytes of a page that waits to be run."""
+MARK_BYTES: Final = 16
 DEADLINE_OFFSET: Final = 16
 
 
@@ -140,5 +139,5 @@ def page(text: bytes, *, deadline: int, length: int, mask: int, run: int, call_a
         run: The address of `PyRun_SimpleString`.
         call_and_return: The address of `CALL_AND_RETURN`.
     """
-    header = _HEADER.pack(bytes(len(MAGIC)), deadline, length, mask, run, call_and_return)
+    header = _HEADER.pack(bytes(MARK_BYTES), deadline, length, mask, run, call_and_return)
     return (header.ljust(RETURN_OFFSET, b"\0") + CODE).ljust(TEXT_OFFSET, b"\0") + text + b"\0"

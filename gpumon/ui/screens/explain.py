@@ -113,7 +113,8 @@ class ExplainScreen(ViewScreen[None]):
         self._is_from_list = False
         """Whether the entry was chosen in the list, to which there is a way back."""
         self._recent: tuple[ErrorRow, ...] = ()
-        self._catalogue: tuple[ErrorRow, ...] = ()
+        self._catalogue = _frequent_rows()
+        """The frequent errors, and all of them once they have been read."""
         self._rows: tuple[ErrorRow, ...] = ()
         self._ooms: tuple[OomNotice, ...] = ()
         self._errors = TableView[ErrorRow](LineTable(id="errors"), lambda row: row.key)
@@ -296,6 +297,9 @@ class ExplainScreen(ViewScreen[None]):
 
 def _catalogue_rows() -> tuple[ErrorRow, ...]:
     """Every known error, the most frequent ones first."""
-    first = tuple(ErrorRow(key, "frequent", ERRORS[key].title) for key in FREQUENT)
     rest = (ErrorRow(error.id, error.section, error.title) for error in ERRORS.values() if error.id not in FREQUENT)
-    return (*first, *rest)
+    return (*_frequent_rows(), *rest)
+
+
+def _frequent_rows() -> tuple[ErrorRow, ...]:
+    return tuple(ErrorRow(key, "frequent", ERRORS[key].title) for key in FREQUENT)

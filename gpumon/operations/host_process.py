@@ -15,7 +15,7 @@ _MAX_ARGUMENT = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessRecord:
+class HostProcess:
     """A process on the GPUs of this host.
 
     Attributes:
@@ -52,7 +52,7 @@ class ProcessRecord:
         return next((gpu.training.step_seconds for gpu in self.gpus if gpu.training is not None), None)
 
 
-def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessRecord:
+def read_process(pid: int, proc: Path = Path("/proc")) -> HostProcess:
     """A process on the GPUs of this host. Takes about a second.
 
     Raises:
@@ -77,7 +77,7 @@ def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessRecord:
         problems |= dict.fromkeys(("allocated_bytes", "reserved_bytes"), reason)
     if not any(gpu.training and gpu.training.step_seconds for gpu in gpus):
         problems["step_seconds"] = Problem(ProblemCode.NOT_READ, "Needs a probe, and two optimizer steps.")
-    return ProcessRecord(
+    return HostProcess(
         pid,
         argv,
         None if stat is None else stat.parent,
@@ -88,7 +88,7 @@ def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessRecord:
     )
 
 
-def signal_process(record: ProcessRecord, name: str) -> None:
+def signal_process(record: HostProcess, name: str) -> None:
     """Send a signal to exactly the process of a record, never to a later one with its PID.
 
     Args:
@@ -111,7 +111,7 @@ def signal_process(record: ProcessRecord, name: str) -> None:
         start_ticks=record.start_ticks,
         problems=record.problems,
     )
-    sender = SignalSender()
+    sender = SignalSender(own_pid=0)  # a script may end the processes that it started
     target = sender.examine(process)
     reason = target.reason if isinstance(target, SignalRefusal) else sender.send(target, sent).refusal
     if reason:
