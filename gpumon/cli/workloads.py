@@ -76,10 +76,13 @@ def run_workloads(options: RunOptions) -> int:
         CommandError: An option is not valid, or a prerequisite is missing.
     """
     info = _workload(options.name, load_catalogue())
-    devices = expand_devices(_chosen_devices(options, info), lambda: sample_frame().devices)
-    requests = [_request(options, info, device) for device in devices]
+    targets = expand_devices(_chosen_devices(options, info), lambda: sample_frame().devices)
+    requests = [replace(_request(options, info, item.device), environment=item.environment) for item in targets]
     interpreter = find_interpreter(options.python)
-    runs = [WorkloadRun(replace(request, python=interpreter.path)) for request in requests]
+    runs = [
+        WorkloadRun(replace(request, python=interpreter.path), target)
+        for request, target in zip(requests, targets, strict=True)
+    ]
     output = _output(options)
     stream = LiveStream(FRAME_SECONDS)
     headless = HeadlessRuns(runs, stream, output)

@@ -14,6 +14,7 @@ from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.operations.device_selection import select_devices
 from gpumon.operations.other_processes import OtherProcess
+from gpumon.operations.run_target import CPU, RunTarget, gpu_target, is_split
 from gpumon.operations.workload import WorkloadRun, start_question
 from gpumon.streams.base import Stream, SupportsOnDemand
 from gpumon.workload_runs.protocol import RunEvent, VerdictKind
@@ -31,6 +32,7 @@ _DRIVER_FILES: Final = (Path("/proc/driver/nvidia/version"), Path("/dev/dxg"))
 _PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
 _NVIDIA: Final = "0x10de"
 _DISPLAY_CLASS: Final = "0x03"
+_VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 _TICK_SECONDS: Final = 0.25
 _END_TIMEOUT_SECONDS: Final = 5.0
 
@@ -154,7 +156,7 @@ def no_gpu_reason(read_devices: Callable[[], Sequence[Device]]) -> str:
     return "This host has no NVIDIA GPU."
 
 
-def expand_devices(devices: Sequence[str], read_devices: Callable[[], Sequence[Device]]) -> list[str]:
+def expand_devices(devices: Sequence[str], read_devices: Callable[[], Sequence[Device]]) -> list[RunTarget]:
     """The devices that the user means, each once, in CUDA's order.
 
     Args:
@@ -164,31 +166,43 @@ def expand_devices(devices: Sequence[str], read_devices: Callable[[], Sequence[D
     Raises:
         CommandError: A device is invalid, or does not exist.
     """
-    return list(dict.fromkeys(name for device in devices for name in _expanded(device, read_devices)))
+    targets = [target for device in devices for target in _expanded(device, read_devices)]
+    return list({(target.device, target.environment.get(_VISIBLE)): target for target in targets}.values())
 
 
-def _expanded(device: str, read_devices: Callable[[], Sequence[Device]]) -> Iterator[str]:
+def _expanded(device: str, read_devices: Callable[[], Sequence[Device]]) -> Iterator[RunTarget]:
     if device in {ALL_GPUS, "all"}:
         count = visible_gpus(len(read_devices()))
         if not count:
             raise CommandError.missing(
                 ProblemCode.NO_DEVICES, "This host has no GPU.", "Use --device cpu, or see gpumon status."
             )
-        yield from (f"cuda:{ordinal}" for ordinal in range(count))
+        yield from (_by_ordinal(ordinal) for ordinal in range(count))
     elif device in {"cpu", "cuda"}:
-        yield "cuda:0" if device == "cuda" else device
+        yield _by_ordinal(0) if device == "cuda" else CPU
     elif match := _CUDA.fullmatch(device):
-        yield f"cuda:{int(match[1])}"
+        yield _by_ordinal(int(match[1]))
     elif device.startswith("cuda") or not _NAMES_DEVICE.fullmatch(device):
         reason = f"{safe_text(device, 60)!r} is not a device."
         remedy = "Use cpu, cuda:0, cuda:1 and so on, cuda:all, or an index or UUID of nvidia-smi."
         raise CommandError.usage(ProblemCode.NOT_FOUND, reason, remedy)
     else:
-        for chosen in select_devices(device, read_devices()):
-            if chosen.cuda_index is None:
-                reason = f"CUDA does not show GPU {chosen.label} in this environment, or its place there is unknown."
-                raise CommandError.missing(ProblemCode.NOT_FOUND, reason, f"Set CUDA_VISIBLE_DEVICES={chosen.uuid}.")
-            yield f"cuda:{chosen.cuda_index}"
+        known = read_devices()
+        for chosen in select_devices(device, known):
+            by_uuid = gpu_target(chosen, known)
+            if chosen.cuda_index is None and (by_uuid is None or _VISIBLE in os.environ):
+                reason = f"CUDA does not show GPU {chosen.label} in this environment, or it is split by MIG."
+                remedy = (
+                    "Name one of its instances, such as 0:0." if is_split(chosen) else f"Set {_VISIBLE}={chosen.uuid}."
+                )
+                raise CommandError.missing(ProblemCode.NOT_FOUND, reason, remedy)
+            yield by_uuid if chosen.cuda_index is None and by_uuid is not None else _by_ordinal(chosen.cuda_index or 0)
+
+
+def _by_ordinal(ordinal: int) -> RunTarget:
+    """A GPU as CUDA numbers it in this environment."""
+    name = f"cuda:{ordinal}"
+    return RunTarget(name, name, name, {})
 
 
 def visible_gpus(installed: int, environment: Mapping[str, str] = os.environ) -> int:

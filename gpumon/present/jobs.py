@@ -238,11 +238,11 @@ JOB_COLUMNS: Final[tuple[Column[TrainingJobReport], ...]] = (
         "Probe",
         13,
         lambda report, _: dim_if_missing(report.probe or MISSING),
-        rank=7,
+        rank=5,
         align=Align.LEFT,
         id="probe",
         sort_key=lambda report: report.probe or None,
-        min_table_width=100,
+        min_table_width=90,
     ),
     Column(
         "State",

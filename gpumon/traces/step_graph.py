@@ -107,6 +107,9 @@ class StepGraph:
     is_repeated: bool
 
 
+NO_GRAPH: Final = StepGraph([], [], [], 0, 0, is_repeated=False)
+
+
 class GraphBuilder:
     """Builds the graph of a step.
 

@@ -237,7 +237,7 @@ def test_without_a_gpu_a_run_uses_the_cpu(environment: Environment) -> None:
         pytest.skip("this host has a GPU")
     without_driver = {name: value for name, value in environment.items() if name != "LD_LIBRARY_PATH"}
     done = run("run", "count", "--json", env=without_driver)
-    assert done.stderr == "This host has no NVIDIA GPU: running on the CPU.\n"
+    assert done.stderr == "This host has no NVIDIA GPU. Running on the CPU.\n"
     (result,) = of_kind("result", events(done.stdout))
     assert (result["verdict"], result["device"]) == ("ok", "cpu")
 

@@ -447,6 +447,20 @@ async def test_memory_and_log_in_full() -> None:
         assert isinstance(app.screen, RunScreen)
 
 
+@pytest.mark.usefixtures("shelf")
+async def test_workloads_that_need_a_gpu_are_marked_on_a_host_without_one() -> None:
+    stream = FakeLive()
+    stream.put(builders.frame(devices=(), problems={"driver": Problem(ProblemCode.LIBRARY_NOT_FOUND, "No driver.")}))
+    app = app_on(stream)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("5", "down")
+        await pilot.pause()
+        text = " ".join(screen_text(app).split())
+        assert "oom !no GPU" in text
+        assert "matmul GPU, CPU" in text
+        assert "This host has no GPU to run it on: The CPU has no allocator to show." in text
+
+
 CODE = "def step(model, batch):\n    # forward and backward\n    model(batch).sum().backward()\n" + "x = 1" * 60
 
 

@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from gpumon.core.model import MigInstance
+from gpumon.core.problems import CommandError
 from gpumon.core.units import MISSING
 from gpumon.operations.run_target import RunTarget, gpu_target
+from gpumon.operations.runs import expand_devices
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.entries import device_entries
 from gpumon.workload_runs.catalogue import RunRequest
@@ -27,6 +29,18 @@ def test_cuda_shows_an_instance_alone_and_a_gpu_without_split_ones() -> None:
     assert gpu is not None
     assert gpu.environment == {"CUDA_VISIBLE_DEVICES": frame.devices[0].uuid}
     assert gpu_target(frame.devices[1], frame.devices) is None
+
+
+def test_an_instance_is_named_by_its_label_or_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    devices = [replace(device, cuda_index=None) for device in split_frame().devices]
+    instance = devices[2]
+    for name in ("1:0", str(instance.uuid)):
+        (target,) = expand_devices([name], lambda: devices)
+        assert (target.device, target.environment) == ("cuda:0", {"CUDA_VISIBLE_DEVICES": instance.uuid})
+    with pytest.raises(CommandError, match="GPU 1 in this environment, or it is split by MIG"):
+        expand_devices(["1"], lambda: devices)
+    assert expand_devices(["cuda:1", "cuda:1", "cpu"], lambda: devices)[0].device == "cuda:1"
 
 
 def run_on(visible: str, uuid: str | None) -> WorkloadRun:
