@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from gpumon.core.text_table import table
 from gpumon.core.units import bytes_text
 from gpumon.errors.cause import Cause, in_place
 from gpumon.errors.entry import Fix
@@ -14,7 +15,6 @@ from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory_cause import MemoryCause
 from gpumon.errors.ranks import comparison
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
-from gpumon.errors.tables import table
 
 _INSTRUCTS: Final = lazy_pattern(
     r"\b(?:[Pp]lease|[Tt]ry|[Uu]se|[Ss]et|[Ii]nstall|[Rr]un|[Cc]onsider|[Ss]pecify|[Pp]ass|[Aa]dd|[Ii]ncrease|[Dd]ecrease"
@@ -266,7 +266,7 @@ def _unknown_steps(root: LogFailure) -> list[Advice]:
         advice, _, code = text.partition(" | ")
         return [Advice(advice, code)]
     if root.raised is None:
-        for line in table("reports"):
+        for line in table("gpumon.errors", "reports"):
             part, _, advice = line.partition(" => ")
             if part in root.text:
                 text, _, code = advice.partition(" | ")
@@ -297,7 +297,7 @@ def _unknown_steps(root: LogFailure) -> list[Advice]:
 
 
 def _exit_meaning(code: int | None) -> tuple[str, str]:
-    for line in table("exits"):
+    for line in table("gpumon.errors", "exits"):
         number, _, rest = line.partition(": ")
         if code is not None and number == str(code):
             meaning, _, advice = rest.partition(": ")
@@ -311,7 +311,7 @@ def _exit_meaning(code: int | None) -> tuple[str, str]:
 @cache
 def _advice_by_class() -> Sequence[tuple[str, str, str, str]]:
     rows = []
-    for line in table("exceptions"):
+    for line in table("gpumon.errors", "exceptions"):
         head, _, advice = line.partition(": ")
         head, _, part = head.partition(" / ")
         name, _, place = head.partition(" @ ")

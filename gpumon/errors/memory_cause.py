@@ -5,10 +5,10 @@ from enum import Enum
 from functools import cache
 from typing import Final
 
+from gpumon.core.text_table import table
 from gpumon.core.units import bytes_text
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.memory_message import MemoryMessage
-from gpumon.errors.tables import table
 
 _LARGE_SHARE: Final = 0.02
 """A smaller share of the GPU is negligible: such a request is one of the many small ones that filled the GPU."""
@@ -111,7 +111,7 @@ def value_rows(message: MemoryMessage) -> Iterator[tuple[str, str]]:
 
 @cache
 def _sentences() -> Mapping[str, str]:
-    rows = (row.partition(": ") for row in table("memory"))
+    rows = (row.partition(": ") for row in table("gpumon.errors", "memory"))
     return {name: text for name, _, text in rows}
 
 

@@ -5,8 +5,8 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
+from gpumon.core.text_table import table
 from gpumon.errors.entry import KnownError
-from gpumon.errors.tables import table
 
 _TRAINER: Final = "trainer"
 """A program that trains, and may use a server of models for a part of it."""
@@ -42,7 +42,7 @@ def _read() -> tuple[Mapping[str, Program], Mapping[str, Sequence[bytes]]]:
     """The programs and the signs of `programs.txt`."""
     programs: dict[str, Program] = {}
     signs: dict[str, Sequence[bytes]] = {}
-    for row in table("programs"):
+    for row in table("gpumon.errors", "programs"):
         head, *columns = (column.strip() for column in row.split("|"))
         kind, _, name = head.partition(" ")
         words = [word.encode() for word in columns[-1].split()]

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final, NamedTuple
 
+from gpumon.core.text_table import table
 from gpumon.errors.entry import Code, Values
 from gpumon.errors.lazy_pattern import lazy_pattern
-from gpumon.errors.tables import table
 
 
 class _Packages(NamedTuple):
@@ -30,7 +30,7 @@ class _Packages(NamedTuple):
 
 @cache
 def _packages() -> _Packages:
-    lines = table("packages")
+    lines = table("gpumon.errors", "packages")
     rows = [line.split(maxsplit=3) for line in lines if line.startswith("package ")]
     modules = [line.split() for line in lines if not line.startswith("package ")]
     return _Packages(
