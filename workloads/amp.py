@@ -32,7 +32,7 @@ _MAX_OVERFLOWS = 40
 _MAX_DRIFT = 0.05
 """Relative difference of the loss from fp32 above which a precision is not recommended."""
 _NEAR = 0.95
-_SECONDS_AROUND = 4
+_SECONDS_AROUND = 8
 _ROUNDS = 3
 """Timed runs of each precision, in turn, so that a change of the host's load does not look like a precision's speed."""
 _HOST_BYTES = {"tiny": 64 << 20, "small": 512 << 20, "base": 16 << 30}
@@ -184,14 +184,26 @@ def _run(context: Context) -> Verdict:
             return context.fail(str(error))
         if reference is None:
             return context.fail(f"fp32 is the reference and could not be computed: {' '.join(notes)}")
-    for row in [row for _ in range(_ROUNDS - 1) for row in rows]:
-        if not context.stopping:
-            again = measure(context, model, row.measured.options, size, context.parameters.duration / _ROUNDS)
-            row.speeds.append(again.samples_per_second)
+    if problem := _repeat(context, model, rows):
+        return context.fail(problem)
     for row in rows:
         _add_results(context, row)
     context.progress(len(PRECISIONS), len(PRECISIONS))
     return _judge(context, rows, notes)
+
+
+def _repeat(context: Context, model: Model, rows: list[_Row]) -> str:
+    """Repeats the timed runs of all precisions in turn; returns why one could not be repeated."""
+    for row in [row for _ in range(_ROUNDS - 1) for row in rows]:
+        if context.stopping:
+            break
+        seconds = context.parameters.duration / _ROUNDS
+        try:
+            again = measure(context, model, row.measured.options, context.parameters.batch_size, seconds)
+        except (VariantError, NotTrainedError) as error:
+            return f"{row.precision} was measured once, and not again: {error}"
+        row.speeds.append(again.samples_per_second)
+    return ""
 
 
 def _row(precision: str, measured: Measured, numbers: _Numbers, reference: _Numbers) -> _Row:

@@ -219,3 +219,13 @@ def test_products_on_tensor_cores_become_faster_by_the_ratio_of_the_gpu() -> Non
         without = maker.trace().without
         for name, ratio in (("without_tensor_cores", most), ("least without_tensor_cores", least)):
             assert without[name][0] / 1000 == pytest.approx(4 * (2_000 / ratio + 200), rel=0.02)
+
+
+def test_a_call_that_waits_for_nothing_takes_its_own_time() -> None:
+    maker = TraceMaker()
+    for number in range(3):
+        maker.step(number, 1000 * number, 1000)
+        maker.work(GEMM, 1000 * number + 10, 50, launched=1000 * number)
+        maker.call("cudaFree", 1000 * number + 100, 800)
+    assert sum(item.time_ns for item in maker.trace().critical) == 1_000_000
+    assert maker.trace().without[""][0] == 1_000_000

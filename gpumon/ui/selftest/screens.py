@@ -9,6 +9,7 @@ from textual.widgets import Button, Input, OptionList
 
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import DeviceState
+from gpumon.core.problems import Problem
 from gpumon.core.store import HISTORY_BUCKETS
 from gpumon.core.units import bytes_text
 from gpumon.health.checks import FailedError, SkippedError
@@ -16,7 +17,6 @@ from gpumon.operations.waterfall import waterfall
 from gpumon.present.explain import SAMPLE
 from gpumon.ui.screens.alerts import AlertsScreen
 from gpumon.ui.screens.chart_choices import ChartChoiceScreen
-from gpumon.ui.screens.confirm import LoadProbeDialog
 from gpumon.ui.screens.cost import CostScreen
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.doctor import DoctorScreen
@@ -38,7 +38,6 @@ from gpumon.workload_runs.catalogue import Catalogue
 from gpumon.workload_runs.parameters import ParameterKind
 
 FIRST_FRAMES_SECONDS: Final = 15.0
-_ASKING_SECONDS: Final = 4.0
 _LOADING_SECONDS: Final = 12.0
 _DOCTOR_SECONDS: Final = 8.0
 _PALETTE_SECONDS: Final = 3.0
@@ -186,16 +185,17 @@ async def cost(walk: Walk) -> str:
 
 
 async def why(walk: Walk) -> str:
-    """The screen on a slow training run asks before it loads the probe into this process, which has none."""
+    """The screen on a slow training run explains what this process, which has no probe, needs."""
     screen = WhyScreen(os.getpid())
     await walk.app.push_screen(screen)
-    await walk.wait(lambda: walk.app.screen is not screen, _ASKING_SECONDS)
+    await walk.wait(lambda: screen.report is not None, _LOADING_SECONDS)
+    await walk.pilot.pause(0.1)
     await walk.save("why")
-    asks = isinstance(walk.app.screen, LoadProbeDialog)
-    for _ in range(1 + asks):
-        await walk.pilot.press("escape")
-        await walk.pilot.pause(0.05)
-    return "asks before it loads the probe" if asks else "cannot attach here, and looks from outside"
+    if not isinstance(screen.report, Problem):
+        raise FailedError("the selftest has a probe")
+    await walk.pilot.press("escape")
+    await walk.pilot.pause(0.05)
+    return screen.report.reason
 
 
 async def topology(walk: Walk) -> str:
