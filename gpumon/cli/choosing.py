@@ -92,7 +92,14 @@ def wait(  # noqa: PLR0917 - click passes them by name
 @click.command(short_help="Choose free GPUs for a program.")
 @click.option("--count", type=click.IntRange(1, 64), default=1, show_default=True, help="How many GPUs.")
 @click.option(
-    "--gpu", "--device", "device", default="all", show_default=True, metavar="DEVICE", help="Choose from these GPUs."
+    "--gpu",
+    "--device",
+    "device",
+    default="all",
+    show_default=True,
+    metavar="DEVICE",
+    envvar=("GPUMON_PICK_GPU", "GPUMON_PICK_DEVICE"),
+    help="Choose from these GPUs.",
 )
 @click.option(
     "--free-memory",

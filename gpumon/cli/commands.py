@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from gpumon.ui.selftest import Check, Pictures
 
-DEMO_SECONDS: Final = 292.0
+DEMO_SECONDS: Final = 396.0
 """The position in the bundled recording at which the screens show the most."""
 _MAX_SIZE: Final = 1000
 

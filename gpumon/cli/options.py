@@ -173,10 +173,9 @@ def screen_options(command: Command) -> Command:
     command = click.option(
         "--ascii",
         is_flag=True,
-        flag_value=Symbols.ASCII.value,
-        default=None,
+        show_envvar=True,
         expose_value=False,
-        callback=_show_symbols,
+        callback=lambda context, option, is_on: _show_symbols(context, option, Symbols.ASCII.value if is_on else None),
         help="The same as --symbols ascii.",
     )(command)
     command = click.option(

@@ -28,6 +28,7 @@ _RECORD_COLUMNS: Final = ("time_seconds", "host", "device_name", "driver", "torc
     "device",
     metavar="DEVICE",
     default="",
+    envvar=("GPUMON_RESULTS_GPU", "GPUMON_RESULTS_DEVICE"),
     help="Only a GPU by a part of its name or its UUID, cuda:N or cpu.",
 )
 @click.option("--host", metavar="NAME", default="", help="Only results of this host.")

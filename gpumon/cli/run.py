@@ -36,7 +36,7 @@ def workloads(name: str | None, code: bool, as_json: bool) -> None:
     default=("cuda:0",),
     show_default="cuda:0; cpu on a host without a GPU",
     metavar="DEVICE",
-    envvar="GPUMON_RUN_DEVICE",
+    envvar=("GPUMON_RUN_GPU", "GPUMON_RUN_DEVICE"),
     help="cpu, cuda:N in CUDA's order, cuda:all, or an index, a range or a UUID of nvidia-smi; can be given "
     "several times.",
 )

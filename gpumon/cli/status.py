@@ -26,6 +26,7 @@ _OUTPUTS = "--json, --csv and --format exclude each other."
     "--format",
     "template",
     metavar="TEXT",
+    envvar="GPUMON_STATUS_FORMAT",
     help="Print this text for each GPU, such as '{index} {name} {utilization}%'; also every name in JSON output.",
 )
 @click.option("--processes/--no-processes", default=True, help="List the processes.  [default: --processes]")
@@ -33,6 +34,7 @@ _OUTPUTS = "--json, --csv and --format exclude each other."
     "--metrics",
     "on_demand",
     is_flag=True,
+    envvar="GPUMON_STATUS_METRICS",
     help="Also sample activity, PCIe and NVLink rates, energy, and SM % of processes; takes about two seconds.",
 )
 @click.option("--watch", type=Seconds(0.1, 3600), metavar="DURATION", help="Repeat at this interval until interrupted.")

@@ -28,7 +28,7 @@ _REPLACEMENTS: Final = {
     **dict(zip("▀░▒▓■□▚▞", "'.:%#o\\/", strict=True)),
     **dict(zip("▸▶◂◀←→↑↓▲▼▾⏎", ">><<<>^v^vv<", strict=True)),
     **dict(zip("·•…–—µ✓✔✗✘×‖", ":*~--u++xxx!", strict=True)),
-    **dict(zip("●○◆◇△", "*ooo^", strict=True)),
+    **dict(zip("●○◆◇△±", "*ooo^~", strict=True)),
     "°": "'",
     **dict.fromkeys("━╸", "="),  # a bar, whose rest is drawn with light lines
     "\u00a0": " ",

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Final
 
+from gpumon.core.text_table import table
 from gpumon.core.units import bytes_text
 from gpumon.errors.cause import Cause, in_place
 from gpumon.errors.entry import Fix
@@ -266,7 +266,7 @@ def _unknown_steps(root: LogFailure) -> list[Advice]:
         advice, _, code = text.partition(" | ")
         return [Advice(advice, code)]
     if root.raised is None:
-        for line in _data("reports.txt"):
+        for line in table("gpumon.errors", "reports"):
             part, _, advice = line.partition(" => ")
             if part in root.text:
                 text, _, code = advice.partition(" | ")
@@ -297,7 +297,7 @@ def _unknown_steps(root: LogFailure) -> list[Advice]:
 
 
 def _exit_meaning(code: int | None) -> tuple[str, str]:
-    for line in _data("exits.txt"):
+    for line in table("gpumon.errors", "exits"):
         number, _, rest = line.partition(": ")
         if code is not None and number == str(code):
             meaning, _, advice = rest.partition(": ")
@@ -309,15 +309,9 @@ def _exit_meaning(code: int | None) -> tuple[str, str]:
 
 
 @cache
-def _data(name: str) -> Sequence[str]:
-    text = Path(__file__).with_name(name).read_text("utf-8")
-    return [line for line in text.splitlines() if line and not line.startswith("#")]
-
-
-@cache
 def _advice_by_class() -> Sequence[tuple[str, str, str, str]]:
     rows = []
-    for line in _data("exceptions.txt"):
+    for line in table("gpumon.errors", "exceptions"):
         head, _, advice = line.partition(": ")
         head, _, part = head.partition(" / ")
         name, _, place = head.partition(" @ ")

@@ -11,7 +11,7 @@ from gpumon.errors.match import Match
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.rank import case_of, fixes_of
 from gpumon.errors.reading import LogFailure, NumberedLine
-from gpumon.errors.unknown import ATTACHMENTS, kind_of, next_steps
+from gpumon.errors.unknown import attachments, kind_of, next_steps
 
 _SCHEMA: Final = 1
 
@@ -82,7 +82,7 @@ def _unknown_document(error: LogFailure, *, is_cause: bool) -> dict[str, Any]:
         "frame": None if frame is None else frame._asdict(),
         "around": [_line_document(line) for line in error.around],
         "fixes": _fix_documents(next_steps(error)),
-        "attach": _fix_documents(ATTACHMENTS),
+        "attach": _fix_documents(attachments()),
     }
 
 

@@ -211,13 +211,13 @@ class _Builder:
 
     def add_more(self, some: _Field) -> None:
         is_shared = some.head.startswith("use ")
-        fixes = _shared_fixes(some.head.removeprefix("use ").strip(), some) if is_shared else [_fix(some)]
+        fixes = _fixes_of_group(some.head.removeprefix("use ").strip(), some) if is_shared else (_fix(some),)
         self._more += filter(None, (filled(fix, {}) for fix in fixes))
 
     def add_use(self, some: _Field) -> None:
         name, _, rest = some.head.partition(" ")
         mode, condition, _ = replace(some, head=rest.strip()).with_condition()
-        for fix in _shared_fixes(name, some):
+        for fix in _fixes_of_group(name, some):
             both = f"({fix.when}) and ({condition})" if fix.when and condition else fix.when or condition
             is_first, is_hidden = _MODES[mode] if mode else (fix.is_first, fix.is_hidden_otherwise)
             self._fixes.append(fix._replace(when=both, is_first=is_first, is_hidden_otherwise=is_hidden))
@@ -389,11 +389,20 @@ def _shared() -> _Shared:
     return _Shared(fixes, pieces)
 
 
-def _shared_fixes(name: str, some: _Field) -> list[Fix]:
-    fields = _shared().fixes.get(name)
-    if fields is None:
-        raise some.fail(f"fixes.txt has no group {name!r}")
-    return [_fix(shared) for shared in fields]
+def shared_fixes(group: str) -> tuple[Fix, ...]:
+    """The fixes of a group of `fixes.txt`.
+
+    Raises:
+        KeyError: There is no such group.
+    """
+    return tuple(map(_fix, _shared().fixes[group]))
+
+
+def _fixes_of_group(name: str, some: _Field) -> tuple[Fix, ...]:
+    try:
+        return shared_fixes(name)
+    except KeyError:
+        raise some.fail(f"fixes.txt has no group {name!r}") from None
 
 
 def entry_files() -> list[Path]:

@@ -1,9 +1,11 @@
 """Decides why an allocation failed, from the sizes in its error message."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
+from functools import cache
 from typing import Final
 
+from gpumon.core.text_table import table
 from gpumon.core.units import bytes_text
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.memory_message import MemoryMessage
@@ -15,6 +17,7 @@ _SCATTERED_SHARE: Final = 0.05
 _HUGE_SHARE: Final = 0.25
 """A single request for more than this share of the GPU is one tensor that may be avoided."""
 _UNKNOWN_TOTAL: Final = 1 << 60
+_SIZES: Final = ("asked", "total", "free", "allowed", "held", "allocated", "unallocated", "foreign", "unexplained")
 _OTHERS_SHARE: Final = 0.05
 _OTHERS_BYTES: Final = 1 << 30
 """Other processes that hold less than these bytes or this share are only contexts and displays, not the cause.
@@ -106,75 +109,48 @@ def value_rows(message: MemoryMessage) -> Iterator[tuple[str, str]]:
     yield from ((name, bytes_text(value)) for name, value in rows if value is not None)
 
 
+@cache
+def _sentences() -> Mapping[str, str]:
+    rows = (row.partition(": ") for row in table("gpumon.errors", "memory"))
+    return {name: text for name, _, text in rows}
+
+
+def memory_sentence(name: str, message: MemoryMessage, **more: float | str | None) -> str:
+    """A sentence of `memory.txt` with the sizes of a message, and others.
+
+    Args:
+        name: Its name.
+        message: The sizes.
+        more: Further sizes in bytes, and texts.
+    """
+    holders = ", ".join(f"process {pid}: {bytes_text(held)}" for pid, held in message.others)
+    sizes = {name: getattr(message, name) for name in _SIZES} | more
+    texts = {name: size if isinstance(size, str) else bytes_text(size) for name, size in sizes.items()}
+    others = f"{texts['foreign']} ({holders})" if holders else texts["foreign"]
+    return _sentences()[name].format(**texts, others=others)
+
+
 def cause_sentence(cause: MemoryCause, message: MemoryMessage) -> str:
     """The reason for this cause, with sizes."""
-    requested, held = bytes_text(message.asked), bytes_text(message.held)
-    if cause is MemoryCause.CAP:
-        return (
-            f"Memory limit: the process is limited to {bytes_text(message.allowed)} and held {held} when it requested "
-            f"{requested} more; the GPU had {bytes_text(message.free)} free."
-        )
-    if cause is MemoryCause.FRAGMENTATION:
-        return (
-            f"Fragmentation: PyTorch holds {bytes_text(message.unallocated)} that no tensor uses, but no contiguous "
-            f"piece of it is as large as the requested {requested}."
-        )
-    if cause is MemoryCause.OTHER_PROCESSES:
-        return f"Other processes hold {_others_text(message)}; without them the requested {requested} would have fit."
     if cause is MemoryCause.TOO_BIG:
         return _too_big_sentence(message)
-    if cause is MemoryCause.LEAK:
-        return (
-            f"Leak, or a job that is slightly too big: tensors hold {bytes_text(message.allocated)}, so that not even "
-            f"{requested} more was available. If many steps succeeded before, something keeps tensors alive; if the "
-            "first steps failed, each step is too big."
-        )
-    return _unknown_sentence(message)
+    if cause is MemoryCause.UNKNOWN and message.total is None:
+        return memory_sentence("unknown cut", message)
+    has_rest = cause is MemoryCause.UNKNOWN and message.unexplained is not None
+    return memory_sentence("unknown rest" if has_rest else cause.value, message)
 
 
 def _too_big_sentence(message: MemoryMessage) -> str:
-    requested, held = bytes_text(message.asked), bytes_text(message.held)
     if _cause_of(message) is MemoryCause.LEAK:
-        return (
-            f"Too big: tensors hold {bytes_text(message.allocated)}, and not even {requested} more was available before"
-            " the first step was complete: the weights, gradients, activations and the optimizer's state do not fit."
-        )
+        return memory_sentence("too_big first_step", message)
     free, foreign, unused = message.free or 0, message.foreign or 0, message.unallocated or 0
     if message.total is not None and message.held > message.total:
-        return (
-            f"Too big: the process held {held}, more than the GPU's {bytes_text(message.total)}, because its driver "
-            f"had moved memory to the host, as on Windows. It requested {requested} more."
-        )
+        return memory_sentence("too_big swapped", message)
     if free < message.asked <= free + foreign + unused:
         reserves = {"other processes hold": foreign, "this process reserves without using it": unused}
         names = " and the ".join(f"{bytes_text(size)} that {name}" for name, size in reserves.items() if size)
-        return (
-            f"Slightly too big: the process held {held} and requested {requested} more, which is "
-            f"{bytes_text(message.asked - free)} more than was free. The {names} would have been just enough: a "
-            "slightly smaller step fits."
-        )
-    return (
-        f"Too big: the process requested {requested} in addition to the {held} that it already held, and other "
-        f"processes make no difference: the job needs more than the GPU's {bytes_text(message.total)}."
-    )
-
-
-def _unknown_sentence(message: MemoryMessage) -> str:
-    if message.total is None:
-        return "The message ends before the sizes that show why memory ran out."
-    if message.unexplained is None:
-        return "The sizes in the message match no single cause."
-    return (
-        f"The message does not show who holds {bytes_text(message.unexplained)} of the GPU's "
-        f"{bytes_text(message.total)}: tensors of this process hold {bytes_text(message.allocated)}, and "
-        f"{bytes_text(message.free)} are free. The rest is unused memory of this process's pool, or other processes."
-    )
-
-
-def _others_text(message: MemoryMessage) -> str:
-    """The memory of other processes, with their PIDs where the message contains them."""
-    holders = ", ".join(f"process {pid}: {bytes_text(held)}" for pid, held in message.others)
-    return f"{bytes_text(message.foreign)} ({holders})" if holders else bytes_text(message.foreign)
+        return memory_sentence("too_big slightly", message, missing=message.asked - free, reserves=names)
+    return memory_sentence("too_big", message)
 
 
 def is_one_tensor(message: MemoryMessage | None) -> bool:

@@ -6,7 +6,7 @@ from typing import Final
 from gpumon.core.units import counted
 from gpumon.errors.entry import ContextState, Fix, KnownError
 from gpumon.errors.explanation import Explanation
-from gpumon.errors.load import STANDARD_CACHE
+from gpumon.errors.load import STANDARD_CACHE, shared_fixes
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory_cause import MemoryCause, cause_sentence, value_rows
 from gpumon.errors.prefixes import Timestamp
@@ -14,7 +14,7 @@ from gpumon.errors.rank import case_of, fixes_of
 from gpumon.errors.reading import LogFailure, NumberedLine
 from gpumon.errors.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
 from gpumon.errors.tracebacks import TracebackFrame
-from gpumon.errors.unknown import ATTACHMENTS, KIND_SENTENCES, kind_of, next_steps
+from gpumon.errors.unknown import KIND_SENTENCES, attachments, kind_of, next_steps
 
 _CONTEXTS: Final = {
     ContextState.ALIVE: "The process can continue if it catches the error: its CUDA context is intact.",
@@ -27,11 +27,6 @@ _CONTEXTS: Final = {
 FIXES: Final = "How to fix it, best first"
 NEXT_STEPS: Final = "What to do next"
 """Headings of the sections whose items are things to do."""
-
-_WITHOUT_ERROR: Final = (
-    Fix("If the program failed, also keep what it writes to its error output.", "python train.py 2>&1 | tee train.log"),
-    Fix("If the program hangs, print the stacks of its threads.", "py-spy dump --pid PID"),
-)
 
 
 def sections(explanation: Explanation) -> list[Section]:
@@ -188,7 +183,7 @@ def _no_error(explanation: Explanation) -> Iterator[Section]:
     yield Section(f"No known error in {counted(explanation.lines, 'line')}", (paragraph(why),))
     if explanation.last_lines:
         yield Section("Its last lines", tuple(_quotes(explanation.last_lines)))
-    yield Section(NEXT_STEPS, tuple(fix_blocks(_WITHOUT_ERROR)))
+    yield Section(NEXT_STEPS, tuple(fix_blocks(shared_fixes("unknown-no-error"))))
     yield _report("If the log contains an error that gpumon does not recognize, open an issue, and attach:")
 
 
@@ -213,4 +208,4 @@ def _quotes(lines: Iterable[NumberedLine]) -> Iterator[TextBlock]:
 
 
 def _report(request: str) -> Section:
-    return Section("What to attach to a report", (paragraph(request), *fix_blocks(ATTACHMENTS)))
+    return Section("What to attach to a report", (paragraph(request), *fix_blocks(attachments())))

@@ -10,7 +10,7 @@ from gpumon.core.units import bytes_text, times_text
 from gpumon.errors.answer import answer_to_report
 from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.explanation import Explanation
-from gpumon.errors.load import ERRORS
+from gpumon.errors.load import ERRORS, shared_fixes
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory_cause import MemoryCause
 from gpumon.errors.memory_message import written_memory_message
@@ -20,27 +20,6 @@ from gpumon.errors.prefixes import ClockKind, Timestamp
 from gpumon.errors.rank import case_of, fixes_of
 
 _MAX_CALLS: Final = 8
-_EQUAL_SIZES: Final = Fix(
-    "Pad batches to a few sizes and start with the largest, so that later requests fit into freed blocks."
-)
-_SHARED_GRAPHS: Final = Fix(
-    "Let CUDA graphs that never run at the same time share one pool, and capture fewer shapes.",
-    """\
-pool = torch.cuda.graph_pool_handle()
-with torch.cuda.graph(graph, pool=pool):
-    output = model(static_input)""",
-)
-_ONE_STREAM: Final = Fix("Allocate on one stream: memory that was freed on a stream is reused on that stream only.")
-_EMPTY_BEFORE_CAPTURE: Final = Fix(
-    "Free the cache before a CUDA graph is captured, because PyTorch cannot free it during the capture.",
-    """\
-torch.cuda.empty_cache()
-graph.capture_begin()""",
-)
-_OPEN_SNAPSHOT: Final = Fix(
-    "Open the saved snapshot to see which code held the memory.", "gpumon snapshot snapshot.pickle"
-)
-
 
 OUT_OF_MEMORY: Final = "oom"
 OF_ASYNC_BACKEND: Final = "oom-async-backend"
@@ -84,7 +63,9 @@ def _error(findings: OomFindings) -> KnownError:
     if idle is not None and statistics is not None:
         note = f" Of the {bytes_text(statistics.reserved_bytes)} reserved here, it could free {bytes_text(idle)}."
     snapshot, *others = error.see_more or ERRORS[OUT_OF_MEMORY].see_more
-    return error._replace(empty_cache=error.empty_cache + note, see_more=(snapshot, _OPEN_SNAPSHOT, *others))
+    return error._replace(
+        empty_cache=error.empty_cache + note, see_more=(snapshot, *shared_fixes("oom-snapshot"), *others)
+    )
 
 
 def _fixes(findings: OomFindings) -> Iterator[Fix]:
@@ -94,11 +75,11 @@ def _fixes(findings: OomFindings) -> Iterator[Fix]:
     if findings.is_impossible:
         yield from fixes_of(ERRORS[IMPOSSIBLE_SIZE], case_of(ERRORS[IMPOSSIBLE_SIZE]))
     if findings.is_misplaced:
-        yield from (_SHARED_GRAPHS,) if idle.private and idle.private >= idle.other_streams else ()
-        yield from (_ONE_STREAM,) if idle.other_streams else ()
-        yield from (_EMPTY_BEFORE_CAPTURE,) if idle.not_given_back else ()
+        yield from shared_fixes("oom-cuda-graphs") if idle.private and idle.private >= idle.other_streams else ()
+        yield from shared_fixes("oom-one-stream") if idle.other_streams else ()
+        yield from shared_fixes("oom-empty-before-capture") if idle.not_given_back else ()
     elif is_expandable and findings.cause is MemoryCause.FRAGMENTATION:
-        yield _EQUAL_SIZES
+        yield from shared_fixes("oom-equal-sizes")
     # Expandable segments free only memory that is in no private pool, so they do not help against graphs.
     cause = MemoryCause.TOO_BIG if is_in_graphs else findings.cause
     may_leak = findings.cause is not MemoryCause.LEAK and (findings.grows or findings.may_leak)

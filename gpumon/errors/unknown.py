@@ -6,6 +6,7 @@ from typing import Final
 
 from gpumon.errors.entry import Fix
 from gpumon.errors.lazy_pattern import lazy_pattern
+from gpumon.errors.load import shared_fixes
 from gpumon.errors.raised import MODEL_CODE
 from gpumon.errors.reading import FailureKind, LogFailure
 
@@ -58,55 +59,8 @@ KIND_SENTENCES: Final = {
     ErrorKind.ROCM: "This error concerns AMD's ROCm. The catalogue is about NVIDIA GPUs: its advice does not apply.",
     ErrorKind.SYSTEM: "This error comes from the operating system: files, network, host memory, or a signal.",
 }
-NEXT_STEPS: Final = {
-    ErrorKind.PYTHON: (
-        Fix("Stop at the error, and examine the values there.", "python -m pdb -c continue train.py"),
-        Fix("If the values come from a worker or a compiled function, first run without them."),
-        Fix(
-            "If a name, an attribute or an argument of an installed package is missing, versions do not fit together.",
-            "python -m pip check",
-        ),
-    ),
-    ErrorKind.PROGRAM: (
-        Fix("Read the lines before and after it, from the first one that reports an error."),
-        Fix("Run once with a more detailed log, if the program has an option for that."),
-    ),
-    ErrorKind.CUDA: (
-        Fix(
-            "Run once with synchronous launches, so that the traceback shows the call that failed.",
-            "CUDA_LAUNCH_BLOCKING=1 python train.py",
-        ),
-        Fix(
-            "Read the kernel log of the same minute: an Xid shows a fault below the program.",
-            "sudo dmesg -T | grep -i -e xid -e nvrm",
-        ),
-        Fix("Check driver, GPUs and the environment.", "gpumon doctor"),
-    ),
-    ErrorKind.NCCL: (
-        Fix("Read the logs of all ranks: the earliest error is the cause, and later ones are often its consequences."),
-        Fix(
-            "Run once with the log of NCCL and the checks of torch.distributed.",
-            "export NCCL_DEBUG=INFO TORCH_DISTRIBUTED_DEBUG=DETAIL",
-        ),
-    ),
-    ErrorKind.ROCM: (Fix("Search the issues of PyTorch and ROCm for the text of the error."),),
-    ErrorKind.SYSTEM: (
-        Fix(
-            "Read the kernel log of the same minute: it names a process that was killed, and why.",
-            "sudo dmesg -T | tail -n 50",
-        ),
-        Fix("Check free disk space and the limits of the process.", "df -h . /tmp /dev/shm\nulimit -a"),
-    ),
-}
-"""What to do first, by kind."""
 _FAULTS: Final = frozenset({"UnboundLocalError", "NameError"})
 """Exceptions whose cause is the code that raised them, rather than a value that it was given."""
-ATTACHMENTS: Final = (
-    Fix("The log from the start of the program to the error, of all ranks, and the command that started it."),
-    Fix("Versions of Python, torch, CUDA and the driver.", "python -m torch.utils.collect_env"),
-    Fix("The checks of this host, without names, addresses, or secrets.", "gpumon doctor --bundle report.txt"),
-)
-"""What a report of an unknown error needs."""
 
 
 def kind_of(failure: LogFailure) -> ErrorKind:
@@ -117,8 +71,13 @@ def kind_of(failure: LogFailure) -> ErrorKind:
 
 def next_steps(failure: LogFailure) -> tuple[Fix, ...]:
     """What to do first about an unknown error."""
-    steps = NEXT_STEPS[kind_of(failure)]
+    steps = shared_fixes(f"unknown-{kind_of(failure).value}")
     if failure.name not in _FAULTS or failure.package in {"", MODEL_CODE}:
         return steps
     text = f"The code of {failure.package} has a fault, or does not fit other packages: use its newest version."
     return Fix(text, f"python -m pip install --upgrade {failure.package}"), *steps
+
+
+def attachments() -> tuple[Fix, ...]:
+    """What a report of an unknown error needs."""
+    return shared_fixes("unknown-attachments")

@@ -1,10 +1,11 @@
 """Probes in the processes of a training run: which have one, the question before they are loaded, and loading them."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from gpumon.core.problems import CommandError, Problem
+from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.core.ranks import RankEvidence
 from gpumon.core.units import counted
 from gpumon.insight.hangs import line_of
@@ -72,7 +73,12 @@ def plan_for(pid: int) -> ProbePlan:
 
     Args:
         pid: One of its processes.
+
+    Raises:
+        CommandError: It is gpumon itself, or has started several jobs.
     """
+    if pid == os.getpid():
+        raise CommandError.usage(ProblemCode.INVALID_VALUE, f"PID {pid} is gpumon itself.")
     target = with_all_ranks(find_target(str(pid)))
     return plan_probes(target.name, target.pids)
 

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from gpumon.core.model import CallCost, Frame
-from gpumon.core.units import MISSING, bytes_text, counted, duration_text, short_time_text
+from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text, short_time_text
 from gpumon.present.entries import Entry
+from gpumon.present.paint.columns import number_column
 from gpumon.present.paint.line import Role, Span
-from gpumon.present.paint.table import Align, Column, Quantity
+from gpumon.present.paint.table import Align, Column
 from gpumon.session.costs import CallCosts, CostSample, ProcessCost
 
 _NO_PROC: Final = "/proc does not report it."
@@ -163,59 +164,24 @@ CALL_COLUMNS: Final[tuple[Column[CallRow], ...]] = (
         "Driver call",
         12,
         lambda row, _: Span(row.total.call.removeprefix(_PREFIX), Role.ACCENT),
-        rank=0,
-        align=Align.LEFT,
+        0,
+        Align.LEFT,
         stretches=True,
         id="call",
         sort_key=lambda row: row.total.call,
         text=lambda row: row.total.call,
     ),
-    Column(
-        "per second",
-        10,
-        lambda row, _: Span(_rate_text(row.per_second)),
-        rank=2,
-        id="rate",
-        sort_key=lambda row: row.per_second,
-        descending_first=True,
-    ),
-    Column(
-        "mean",
-        8,
-        lambda row, _: Span(short_time_text(row.mean_seconds)),
-        rank=1,
-        id="mean",
-        sort_key=lambda row: row.mean_seconds,
-        descending_first=True,
-        quantity=Quantity.SECONDS,
-    ),
-    Column(
-        "max",
-        8,
-        lambda row, _: Span(short_time_text(row.total.longest_seconds)),
-        rank=3,
-        id="max",
-        sort_key=lambda row: row.total.longest_seconds,
-        descending_first=True,
-        quantity=Quantity.SECONDS,
-    ),
+    number_column("per second", 10, "rate", lambda row: row.per_second, _rate_text, rank=2, span=Span),
+    number_column("mean", 8, "mean", lambda row: row.mean_seconds, short_time_text, rank=1),
+    number_column("max", 8, "max", lambda row: row.total.longest_seconds, short_time_text, rank=3),
     Column(
         "of the time",
         11,
         lambda row, _: Span(_share_text(row.share)),
-        rank=1,
+        1,
         id="share",
         sort_key=lambda row: None if row.share is None else row.share * 100,
         descending_first=True,
     ),
-    Column(
-        "errors",
-        6,
-        lambda row, _: Span(str(row.total.errors)),
-        rank=4,
-        id="errors",
-        sort_key=lambda row: row.total.errors,
-        descending_first=True,
-        is_optional=True,
-    ),
+    number_column("errors", 6, "errors", lambda row: row.total.errors, number_text, rank=4, is_optional=True),
 )

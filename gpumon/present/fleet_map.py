@@ -8,12 +8,13 @@ from gpumon.core.units import MISSING, age_text, percent_of, percent_text, power
 from gpumon.operations.fleet.findings import FindingKind
 from gpumon.operations.fleet.report import FleetGroup, FleetReport
 from gpumon.operations.fleet.totals import POWER, TOTAL, USED, UTILIZATION
-from gpumon.present.fleet_tables import number_column, text_column
+from gpumon.present.fleet_tables import unsearched_column
 from gpumon.present.heat_map import MapMode
 from gpumon.present.metric_style import load_role
+from gpumon.present.paint.columns import text_column
 from gpumon.present.paint.line import Line, Role, Span, clipped, merged
 from gpumon.present.paint.sparkline import BLOCKS
-from gpumon.present.paint.table import Align, Column, Quantity
+from gpumon.present.paint.table import Align, Column
 
 _FOUND: Final = "!"
 _ZERO: Final = "·"
@@ -160,9 +161,9 @@ def map_columns(report: FleetReport | None, metric: FleetMetric) -> Sequence[Col
     return (
         text_column("Host", 10, "host", lambda row: row.host.name, max_width=24, role=_name_role),
         gpus,
-        number_column("Util", 5, "util", lambda row: row.host.totals.utilization_percent, percent_text, rank=2),
-        number_column("Power", 8, "power", lambda row: row.host.totals.power_watts, power_text, rank=3),
-        number_column("Age", 4, "age", lambda row: row.host.age_seconds, age_text, rank=4, quantity=Quantity.SECONDS),
+        unsearched_column("Util", 5, "util", lambda row: row.host.totals.utilization_percent, percent_text, rank=2),
+        unsearched_column("Power", 8, "power", lambda row: row.host.totals.power_watts, power_text, rank=3),
+        unsearched_column("Age", 4, "age", lambda row: row.host.age_seconds, age_text, rank=4),
         text_column("Used by", 8, "owner", _owner, rank=5, max_width=60, role=_dim, aliases=("user", "job")),
     )
 

@@ -1,6 +1,7 @@
 """The columns of the tables of the fleet. A cell is made when its row becomes visible."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from gpumon.core.model import short_product_name
@@ -19,11 +20,11 @@ from gpumon.operations.fleet.report import FleetGroup, FleetReport, job_of
 from gpumon.operations.fleet.totals import CLOCK, POWER, TOTAL, USED, UTILIZATION
 from gpumon.present.metric_style import load_role
 from gpumon.present.paint.bar import fine_bar
+from gpumon.present.paint.columns import number_column, text_column
 from gpumon.present.paint.line import Line, Role, Span, merged
-from gpumon.present.paint.table import Align, Column, Quantity, RowT
+from gpumon.present.paint.table import Align, Column, RowT
 
 _BAR: Final = 6
-_BYTES: Final = Quantity.BYTES
 _OF_SLURM: Final = frozenset({"name", "alloc", "req", "used"})
 """Columns whose values come from Slurm, or are compared with them."""
 
@@ -62,36 +63,7 @@ class FindingRow(NamedTuple):
         return None if position is None else self.report.snapshot.gpus[position]
 
 
-def text_column(
-    heading: str,
-    width: int,
-    column_id: str,
-    text: Callable[[RowT], str],
-    *,
-    rank: int = 0,
-    max_width: int = 0,
-    min_table_width: int = 0,
-    role: Callable[[RowT], Role] = lambda _: Role.PLAIN,
-    aliases: tuple[str, ...] = (),
-) -> Column[RowT]:
-    """A column of names; rows without one are sorted last."""
-    return Column(
-        heading,
-        width,
-        lambda row, _: Span(text(row), role(row)),
-        rank,
-        Align.LEFT,
-        stretches=bool(max_width),
-        max_width=max_width,
-        min_table_width=min_table_width,
-        id=column_id,
-        sort_key=lambda row: text(row) or None,
-        text=text,
-        aliases=aliases,
-    )
-
-
-def number_column(
+def unsearched_column(
     heading: str,
     width: int,
     column_id: str,
@@ -99,20 +71,9 @@ def number_column(
     text: Callable[[float | None], str],
     *,
     rank: int = 0,
-    quantity: Quantity = Quantity.NUMBER,
 ) -> Column[RowT]:
-    """A column of numbers. Filters find them by expressions: their texts, for thousands of rows, would take time."""
-    return Column(
-        heading,
-        width,
-        lambda row, _: Span(text(value(row))),
-        rank,
-        id=column_id,
-        sort_key=value,
-        descending_first=True,
-        quantity=quantity,
-        text=no_text,
-    )
+    """A column of numbers that filters find by expressions: their texts, for thousands of rows, would take time."""
+    return replace(number_column(heading, width, column_id, value, text, rank=rank, span=Span), text=no_text)
 
 
 def percent_column(value: Callable[[RowT], float | None], rank: int) -> Column[RowT]:
@@ -162,14 +123,14 @@ def _group_columns(heading: str, first: str) -> tuple[Column[FleetGroup], ...]:
     columns: tuple[Column[FleetGroup], ...] = (
         text_column(heading, 14, first, lambda row: row.name, max_width=40 if is_job else 28, role=name_role),
         text_column("Name", 10, "name", lambda row: row.title, rank=6, max_width=30),
-        number_column("GPUs", 5, "gpus", lambda row: len(row.positions), count_text, rank=1),
-        number_column(requested, 5, requested.lower(), lambda row: row.requested, count_text, rank=2),
-        number_column("Used", 5, "used", lambda row: row.used, count_text, rank=2),
-        number_column("Busy", 5, "busy", lambda row: row.totals.busy, count_text, rank=5 if first == "host" else 7),
+        unsearched_column("GPUs", 5, "gpus", lambda row: len(row.positions), count_text, rank=1),
+        unsearched_column(requested, 5, requested.lower(), lambda row: row.requested, count_text, rank=2),
+        unsearched_column("Used", 5, "used", lambda row: row.used, count_text, rank=2),
+        unsearched_column("Busy", 5, "busy", lambda row: row.totals.busy, count_text, rank=5 if first == "host" else 7),
         percent_column(lambda row: row.totals.utilization_percent, 2),
-        number_column("Memory", 9, "mem", lambda row: row.totals.used_bytes, bytes_text, rank=3, quantity=_BYTES),
-        number_column("Power", 8, "power", lambda row: row.totals.power_watts, power_text, rank=4),
-        number_column("Hosts", 5, "hosts", lambda row: row.hosts, count_text, rank=6),
+        unsearched_column("Memory", 9, "mem", lambda row: row.totals.used_bytes, bytes_text, rank=3),
+        unsearched_column("Power", 8, "power", lambda row: row.totals.power_watts, power_text, rank=4),
+        unsearched_column("Hosts", 5, "hosts", lambda row: row.hosts, count_text, rank=6),
         text_column("Jobs", 10, "jobs", lambda row: " ".join(row.jobs), rank=8, max_width=40, aliases=("job",)),
         text_column(
             "Users",
@@ -181,7 +142,7 @@ def _group_columns(heading: str, first: str) -> tuple[Column[FleetGroup], ...]:
             aliases=("user",),
         ),
         text_column("Model", 14, "model", lambda row: short_product_name(row.model), rank=10, min_table_width=100),
-        number_column("Age", 4, "age", lambda row: row.age_seconds, age_text, rank=7, quantity=Quantity.SECONDS),
+        unsearched_column("Age", 4, "age", lambda row: row.age_seconds, age_text, rank=7),
         text_column("Found", 8, "found", findings_text, rank=4, role=findings_role),
     )
     hidden = {f"{first}s"} | ({"name"} if first != "job" else set()) | ({"used"} if first == "host" else set())
@@ -201,10 +162,7 @@ FLEET_USER_COLUMNS: Final = _group_columns("User", "user")
 def _gpu_column(
     heading: str, width: int, column_id: str, metric_id: str, text: Callable[[float | None], str], *, rank: int
 ) -> Column[GpuRow]:
-    quantity = _BYTES if text is bytes_text else Quantity.SECONDS if text is age_text else Quantity.NUMBER
-    return number_column(
-        heading, width, column_id, lambda row: row.value(metric_id), text, rank=rank, quantity=quantity
-    )
+    return unsearched_column(heading, width, column_id, lambda row: row.value(metric_id), text, rank=rank)
 
 
 def _label_number(label: str) -> float | str:

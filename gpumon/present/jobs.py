@@ -7,8 +7,9 @@ from gpumon.core.text import ELLIPSIS
 from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text, short_time_text
 from gpumon.health.alerts import ranges_text
 from gpumon.operations.training_jobs.report import TrainingJobReport, TrainingJobState
+from gpumon.present.paint.columns import number_column, text_column
 from gpumon.present.paint.line import Line, Role, Span, clipped, dim_if_missing, line, width_of, wrapped
-from gpumon.present.paint.table import Align, Column, Quantity
+from gpumon.present.paint.table import Align, Column
 from gpumon.session.view_state import ViewState
 
 _STATE_TEXTS: Final = {
@@ -132,42 +133,17 @@ def _rate_text(value: float | None) -> str:
 
 
 JOB_COLUMNS: Final[tuple[Column[TrainingJobReport], ...]] = (
-    Column(
-        "User",
-        9,
-        lambda report, _: Span(report.user),
-        rank=3,
-        align=Align.LEFT,
-        id="user",
-        sort_key=lambda report: report.user,
-    ),
-    Column(
-        "What",
-        12,
-        lambda report, _: Span(report.name),
-        rank=0,
-        align=Align.LEFT,
-        stretches=True,
-        max_width=36,
-        id="name",
-        sort_key=lambda report: report.name,
-    ),
-    Column(
-        "Started by",
-        10,
-        lambda report, _: dim_if_missing(report.launcher or MISSING),
-        rank=6,
-        align=Align.LEFT,
-        id="launcher",
-        sort_key=lambda report: report.launcher or None,
-        min_table_width=90,
+    text_column("User", 9, "user", lambda report: report.user, rank=3),
+    text_column("What", 12, "name", lambda report: report.name, max_width=36),
+    text_column(
+        "Started by", 10, "launcher", lambda report: report.launcher, rank=6, min_table_width=90, missing=MISSING
     ),
     Column(
         "Job",
         14,
         lambda report, _: Span(report.short_id),
-        rank=8,
-        align=Align.LEFT,
+        8,
+        Align.LEFT,
         stretches=True,
         max_width=40,
         id="id",
@@ -179,7 +155,7 @@ JOB_COLUMNS: Final[tuple[Column[TrainingJobReport], ...]] = (
         "Ranks",
         7,
         lambda report, _: Span(_ranks_text(report)),
-        rank=1,
+        1,
         id="ranks",
         sort_key=lambda report: report.running_ranks,
         descending_first=True,
@@ -188,81 +164,29 @@ JOB_COLUMNS: Final[tuple[Column[TrainingJobReport], ...]] = (
         "GPUs",
         8,
         lambda report, width: dim_if_missing(gpus_text([gpu.label for gpu in report.gpus], width)),
-        rank=2,
-        align=Align.LEFT,
+        2,
+        Align.LEFT,
         stretches=True,
         max_width=20,
         id="gpus",
         sort_key=lambda report: len(report.gpus),
         descending_first=True,
     ),
-    Column(
-        "Step",
-        8,
-        lambda report, _: dim_if_missing(short_time_text(report.step_seconds)),
-        rank=3,
-        id="step",
-        sort_key=lambda report: report.step_seconds,
-        descending_first=True,
-        quantity=Quantity.SECONDS,
-    ),
-    Column(
-        "Steps/s",
-        7,
-        lambda report, _: dim_if_missing(_rate_text(report.steps_per_second)),
-        rank=5,
-        id="rate",
-        sort_key=lambda report: report.steps_per_second,
-        descending_first=True,
-    ),
-    Column(
-        "SM%",
-        4,
-        lambda report, _: dim_if_missing(number_text(report.sm_percent)),
-        rank=4,
-        id="sm",
-        sort_key=lambda report: report.sm_percent,
-        descending_first=True,
-    ),
-    Column(
-        "GPU mem",
-        8,
-        lambda report, _: dim_if_missing(bytes_text(report.memory_bytes)),
-        rank=4,
-        id="memory",
-        sort_key=lambda report: report.memory_bytes,
-        descending_first=True,
-        quantity=Quantity.BYTES,
-    ),
-    Column(
-        "Probe",
-        13,
-        lambda report, _: dim_if_missing(report.probe or MISSING),
-        rank=7,
-        align=Align.LEFT,
-        id="probe",
-        sort_key=lambda report: report.probe or None,
-        min_table_width=100,
-    ),
+    number_column("Step", 8, "step", lambda report: report.step_seconds, short_time_text, rank=3),
+    number_column("Steps/s", 7, "rate", lambda report: report.steps_per_second, _rate_text, rank=5),
+    number_column("SM%", 4, "sm", lambda report: report.sm_percent, number_text, rank=4),
+    number_column("GPU mem", 8, "memory", lambda report: report.memory_bytes, bytes_text, rank=4),
+    text_column("Probe", 13, "probe", lambda report: report.probe, rank=7, min_table_width=100, missing=MISSING),
     Column(
         "State",
         16,
         lambda report, _: _state_span(report),
-        rank=0,
-        align=Align.LEFT,
+        0,
+        Align.LEFT,
         id="state",
         sort_key=lambda report: _STATE_TEXTS[report.state],
         text=lambda report: f"{_STATE_TEXTS[report.state]} {report.state.value}",
     ),
-    Column(
-        "Since",
-        6,
-        lambda report, _: dim_if_missing(duration_text(report.since_seconds)),
-        rank=2,
-        id="since",
-        sort_key=lambda report: report.since_seconds,
-        descending_first=True,
-        quantity=Quantity.SECONDS,
-    ),
+    number_column("Since", 6, "since", lambda report: report.since_seconds, duration_text, rank=2),
 )
 """All columns of the table of jobs."""

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from gpumon.core.model import Frame, Process
 from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text
 from gpumon.operations.process_origin import ProcessOrigin
 from gpumon.present.device_owner import MIN_IDLE_SECONDS
+from gpumon.present.paint.columns import text_column
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, dim_if_missing, line
 from gpumon.present.paint.table import Align, Column, PlacedColumn, Quantity, row_line, table_width
 from gpumon.present.process_table import ProcessRow, process_columns, process_key, process_rows, unread_line
@@ -179,8 +180,8 @@ def _user_label(row: ListedProcess) -> str:
 
 
 def _job_label(row: ListedProcess) -> str:
-    job = _job_text(row)
-    return "no job" if job == MISSING else f"{row.origin.scheduler or 'pod'} {job}"
+    job = row.origin.job or row.origin.pod
+    return f"{row.origin.scheduler or 'pod'} {job}" if job else "no job"
 
 
 _LABELS: Final[Mapping[Grouping, Callable[[ListedProcess], str]]] = {
@@ -219,29 +220,9 @@ def _idle(row: ListedProcess, _: int) -> Span:
     return Span(duration_text(idle), Role.WARNING if idle >= _LONG_IDLE_SECONDS else Role.PLAIN)
 
 
-def _job_text(row: ListedProcess) -> str:
-    return row.origin.job or row.origin.pod or MISSING
-
-
-def _job(row: ListedProcess, _: int) -> Span:
-    return dim_if_missing(_job_text(row))
-
-
 def _rank_text(row: ListedProcess) -> str:
     origin = row.origin
     return MISSING if origin.rank is None else f"{origin.rank}/{origin.world_size}"
-
-
-def _rank(row: ListedProcess, _: int) -> Span:
-    return dim_if_missing(_rank_text(row))
-
-
-def _container(row: ListedProcess, _: int) -> Span:
-    return dim_if_missing(row.origin.container or MISSING)
-
-
-def _framework(row: ListedProcess, _: int) -> Span:
-    return dim_if_missing(row.origin.framework or MISSING)
 
 
 def _pid(row: ListedProcess, _: int) -> Span:
@@ -250,21 +231,12 @@ def _pid(row: ListedProcess, _: int) -> Span:
 
 
 _ORIGIN_COLUMNS: Final[tuple[Column[ListedProcess], ...]] = (
-    Column(
-        "Probe",
-        13,
-        lambda row, _: dim_if_missing(row.probe_text or MISSING),
-        rank=5,
-        align=Align.LEFT,
-        min_table_width=110,
-        id="probe",
-        sort_key=lambda row: row.probe_text or None,
-    ),
+    text_column("Probe", 13, "probe", lambda row: row.probe_text, rank=5, min_table_width=110, missing=MISSING),
     Column(
         "Idle",
         6,
         _idle,
-        rank=4,
+        4,
         min_table_width=86,
         id="idle",
         sort_key=lambda row: row.idle_seconds,
@@ -275,9 +247,9 @@ _ORIGIN_COLUMNS: Final[tuple[Column[ListedProcess], ...]] = (
     Column(
         "Job",
         11,
-        _job,
-        rank=4,
-        align=Align.LEFT,
+        lambda row, _: dim_if_missing(row.origin.job or row.origin.pod or MISSING),
+        4,
+        Align.LEFT,
         min_table_width=100,
         id="job",
         sort_key=lambda row: row.origin.job or row.origin.pod,
@@ -287,35 +259,31 @@ _ORIGIN_COLUMNS: Final[tuple[Column[ListedProcess], ...]] = (
     Column(
         "Rank",
         7,
-        _rank,
-        rank=5,
-        align=Align.LEFT,
+        lambda row, _: dim_if_missing(_rank_text(row)),
+        5,
+        Align.LEFT,
         min_table_width=110,
         id="rank",
         sort_key=lambda row: row.origin.rank,
         text=_rank_text,
     ),
-    Column(
+    text_column(
         "Framework",
         10,
-        _framework,
+        "framework",
+        lambda row: row.origin.framework,
         rank=6,
-        align=Align.LEFT,
         min_table_width=140,
-        id="framework",
-        sort_key=lambda row: row.origin.framework,
-        text=lambda row: row.origin.framework or "",
+        missing=MISSING,
     ),
-    Column(
+    text_column(
         "Container",
         12,
-        _container,
+        "container",
+        lambda row: row.origin.container,
         rank=7,
-        align=Align.LEFT,
         min_table_width=160,
-        id="container",
-        sort_key=lambda row: row.origin.container,
-        text=lambda row: row.origin.container or "",
+        missing=MISSING,
     ),
 )
 """What stands between the columns that the overview has too and the command."""
@@ -328,22 +296,8 @@ def _listed(column: Column[ProcessRow]) -> Column[ListedProcess]:
     def cell(row: ListedProcess, width: int) -> Span | Line:
         return column.cell(row.base, width)
 
-    return Column(
-        column.heading,
-        column.width,
-        cell,
-        rank=column.rank,
-        align=column.align,
-        stretches=column.stretches,
-        min_table_width=column.min_table_width,
-        id=column.id,
-        sort_key=None if base_key is None else lambda row: base_key(row.base),
-        descending_first=column.descending_first,
-        quantity=column.quantity,
-        text=lambda row: text_of(row.base),
-        aliases=column.aliases,
-        is_optional=column.is_optional,
-    )
+    listed = replace(cast("Column[ListedProcess]", column), cell=cell, text=lambda row: text_of(row.base))
+    return listed if base_key is None else replace(listed, sort_key=lambda row: base_key(row.base))
 
 
 def listed_columns(rows: Sequence[ListedProcess]) -> tuple[Column[ListedProcess], ...]:

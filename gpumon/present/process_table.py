@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from gpumon.core.device_use import is_unattributed
 from gpumon.core.model import Device, DeviceState, Frame, Process, ProcessKind
@@ -23,6 +23,7 @@ from gpumon.operations.program_name import without_interpreter
 from gpumon.operations.torch_processes import Owner, owners_of
 from gpumon.present.device_table import device_position
 from gpumon.present.paint.bar import fine_bar
+from gpumon.present.paint.columns import number_column
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, plain, width_of
 from gpumon.present.paint.table import Align, Column, PlacedColumn, Quantity, row_line, table_width
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from gpumon.operations.device_holders import Holders
     from gpumon.probe.messages import Probe
 
+ValueT = TypeVar("ValueT")
+_BYTES: Final = Quantity.BYTES
 _KIND_LETTERS: Final = {ProcessKind.COMPUTE: "C", ProcessKind.GRAPHICS: "G", ProcessKind.MPS: "M"}
 _NOTABLE_AGE_SECONDS: Final = 3.0
 _NO_OWNER: Final = "no visible process owns this memory"
@@ -196,11 +199,6 @@ def _index(row: ProcessRow, _: int) -> Span:
     return Span(row.device.label)
 
 
-def _process_cell(text: Callable[[Process], str]) -> Callable[[ProcessRow, int], Span]:
-    """A function that returns a value of the process, or a dash in a row without one."""
-    return lambda row, _: Span(MISSING if row.process is None else text(row.process))
-
-
 def _kinds(row: ProcessRow, _: int) -> Span:
     return Span("?" if row.process is None else "".join(_KIND_LETTERS[kind] for kind in row.process.kinds))
 
@@ -229,12 +227,6 @@ def _torch(row: ProcessRow, _: int) -> Span:
     return Span(f"{gibibytes_text(row.torch.allocated_bytes)}/{gibibytes_text(row.torch.reserved_bytes)}")
 
 
-def _step(row: ProcessRow, _: int) -> Span:
-    if row.step_seconds is None:
-        return Span(MISSING, Role.DIM)
-    return Span(short_time_text(row.step_seconds))
-
-
 def _command(row: ProcessRow, _: int) -> Span:
     if row.process is None:
         return Span(f"! unattributed: {holders_text(row.holders)}", Role.WARNING)
@@ -247,7 +239,7 @@ def _sort_index(row: ProcessRow) -> float | None:
     return None if row.unread is not None else device_position(row.device)
 
 
-def _of_process(value: Callable[[Process], float | str | None]) -> Callable[[ProcessRow], float | str | None]:
+def _of_process(value: Callable[[Process], ValueT | None]) -> Callable[[ProcessRow], ValueT | None]:
     """A value of the process, None for a row without one."""
     return lambda row: None if row.process is None else value(row.process)
 
@@ -267,50 +259,43 @@ def _command_text(row: ProcessRow) -> str:
 
 PROCESS_COLUMNS: Final[tuple[Column[ProcessRow], ...]] = (
     Column("GPU", 3, _index, rank=0, id="gpu", sort_key=_sort_index),
-    Column(
+    number_column(
         "PID",
         7,
-        _process_cell(lambda process: str(process.pid)),
+        "pid",
+        _of_process(lambda process: process.pid),
+        number_text,
         rank=0,
-        id="pid",
-        sort_key=_of_process(lambda process: process.pid),
+        descending_first=False,
+        span=Span,
     ),
     Column(
         "User",
         9,
-        _process_cell(lambda process: process.user or MISSING),
-        rank=2,
-        align=Align.LEFT,
+        lambda row, _: Span((row.process and row.process.user) or MISSING),
+        2,
+        Align.LEFT,
         id="user",
         sort_key=_of_process(lambda process: process.user),
     ),
     Column("Type", 4, _kinds, rank=6, align=Align.LEFT, min_table_width=140, id="type"),
-    Column(
+    number_column(
         "SM%",
         4,
-        _process_cell(lambda process: number_text(process.sm_percent)),
+        "sm",
+        _of_process(lambda process: process.sm_percent),
+        number_text,
         rank=2,
         min_table_width=70,
-        id="sm",
-        sort_key=_of_process(lambda process: process.sm_percent),
-        descending_first=True,
+        span=Span,
     ),
-    Column(
-        "GPU mem",
-        8,
-        _memory,
-        rank=1,
-        id="memory",
-        sort_key=_sort_memory,
-        descending_first=True,
-        quantity=Quantity.BYTES,
-    ),
+    Column("GPU mem", 8, _memory, 1, id="memory", sort_key=_sort_memory, descending_first=True, quantity=_BYTES),
     Column(
         "of GPU",
         6,
         _memory_bar,
-        rank=4,
-        align=Align.LEFT,
+        4,
+        Align.LEFT,
         id="share",
         sort_key=_memory_percent,
         descending_first=True,
@@ -320,60 +305,32 @@ PROCESS_COLUMNS: Final[tuple[Column[ProcessRow], ...]] = (
         "Torch GiB",
         9,
         _torch,
-        rank=3,
+        3,
         id="torch",
         sort_key=lambda row: None if row.torch is None else row.torch.allocated_bytes,
         descending_first=True,
-        quantity=Quantity.BYTES,
+        quantity=_BYTES,
         is_optional=True,
     ),
-    Column(
-        "Step",
-        7,
-        _step,
-        rank=3,
-        id="step",
-        sort_key=lambda row: row.step_seconds,
-        descending_first=True,
-        quantity=Quantity.SECONDS,
-        is_optional=True,
-    ),
-    Column(
-        "CPU%",
-        5,
-        _process_cell(lambda process: number_text(process.cpu_percent)),
-        rank=3,
-        id="cpu",
-        sort_key=_of_process(lambda process: process.cpu_percent),
-        descending_first=True,
-    ),
-    Column(
+    number_column("Step", 7, "step", lambda row: row.step_seconds, short_time_text, rank=3, is_optional=True),
+    number_column("CPU%", 5, "cpu", _of_process(lambda process: process.cpu_percent), number_text, rank=3, span=Span),
+    number_column(
         "Host mem",
         8,
-        _process_cell(lambda process: bytes_text(process.host_memory_bytes)),
+        "host-memory",
+        _of_process(lambda process: process.host_memory_bytes),
+        bytes_text,
         rank=5,
-        id="host-memory",
-        sort_key=_of_process(lambda process: process.host_memory_bytes),
-        descending_first=True,
-        quantity=Quantity.BYTES,
         aliases=("ram",),
+        span=Span,
     ),
-    Column(
-        "Age",
-        6,
-        _process_cell(lambda process: duration_text(process.age_seconds)),
-        rank=4,
-        id="age",
-        sort_key=_of_process(lambda process: process.age_seconds),
-        descending_first=True,
-        quantity=Quantity.SECONDS,
-    ),
+    number_column("Age", 6, "age", _of_process(lambda process: process.age_seconds), duration_text, rank=4, span=Span),
     Column(
         "Command",
         22,
         _command,
-        rank=1,
-        align=Align.LEFT,
+        1,
+        Align.LEFT,
         stretches=True,
         id="command",
         sort_key=_of_process(lambda process: process.command),

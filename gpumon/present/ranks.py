@@ -4,11 +4,12 @@ from typing import Final
 
 from gpumon.core.collectives import RecordedCollective
 from gpumon.core.text import ELLIPSIS
-from gpumon.core.units import MISSING, bytes_text, duration_text, short_time_text
+from gpumon.core.units import MISSING, bytes_text, count_text, duration_text, number_text, short_time_text
 from gpumon.operations.training_jobs.report import EXITED, RUNNING, SLOWS, WAITS, RankReport
 from gpumon.present.jobs import gpus_text
+from gpumon.present.paint.columns import number_column, text_column
 from gpumon.present.paint.line import Role, Span, dim_if_missing
-from gpumon.present.paint.table import Align, Column, Quantity
+from gpumon.present.paint.table import Align, Column
 
 _SIZES: Final = {
     "float64": 8, "double": 8, "int64": 8, "long": 8, "float32": 4, "float": 4, "int32": 4, "int": 4, "float16": 2,
@@ -45,10 +46,14 @@ def _rank_state_span(rank: RankReport) -> Span:
     return Span(f"{marks.get(rank.state, '')}{rank.state or MISSING}", roles.get(rank.state, Role.DIM))
 
 
+def _state(rank: RankReport) -> str | None:
+    return rank.state or None
+
+
 def _group_text(rank: RankReport) -> str:
     """The process group by its description, without the number that PyTorch gives it."""
     if rank.collective is None:
-        return MISSING
+        return ""
     number, _, rest = rank.collective.group.partition(" (")
     description = rest.rstrip(")")
     return "default" if description == "default_pg" else description or number
@@ -70,20 +75,13 @@ def _collective_size(rank: RankReport) -> str:
 
 
 RANK_COLUMNS: Final[tuple[Column[RankReport], ...]] = (
-    Column(
-        "Rank",
-        5,
-        lambda rank, _: dim_if_missing(MISSING if rank.rank is None else str(rank.rank)),
-        rank=0,
-        id="rank",
-        sort_key=lambda rank: rank.rank,
-    ),
+    number_column("Rank", 5, "rank", lambda rank: rank.rank, number_text, descending_first=False),
     Column(
         "Host",
         10,
         lambda rank, _: Span(rank.host or "this host"),
-        rank=7,
-        align=Align.LEFT,
+        7,
+        Align.LEFT,
         id="host",
         sort_key=lambda rank: rank.host,
         min_table_width=100,
@@ -92,118 +90,41 @@ RANK_COLUMNS: Final[tuple[Column[RankReport], ...]] = (
         "GPU",
         5,
         lambda rank, _: dim_if_missing(gpus_text([gpu.label for gpu in rank.gpus])),
-        rank=2,
+        2,
         id="gpu",
         sort_key=lambda rank: rank.gpus[0].label if rank.gpus else None,
     ),
-    Column(
-        "PID",
-        7,
-        lambda rank, _: dim_if_missing(MISSING if rank.pid is None else str(rank.pid)),
-        rank=3,
-        id="pid",
-        sort_key=lambda rank: rank.pid,
-    ),
-    Column(
-        "Steps",
-        8,
-        lambda rank, _: dim_if_missing(MISSING if rank.steps_count is None else f"{rank.steps_count:,}"),
-        rank=4,
-        id="steps",
-        sort_key=lambda rank: rank.steps_count,
-        descending_first=True,
-    ),
-    Column(
-        "Step",
-        8,
-        lambda rank, _: dim_if_missing(short_time_text(rank.step_seconds)),
-        rank=6,
-        id="step",
-        sort_key=lambda rank: rank.step_seconds,
-        descending_first=True,
-        quantity=Quantity.SECONDS,
-        min_table_width=100,
-    ),
-    Column(
-        "Late",
-        7,
-        lambda rank, _: dim_if_missing(short_time_text(rank.late_seconds)),
-        rank=6,
-        id="late",
-        sort_key=lambda rank: rank.late_seconds,
-        descending_first=True,
-        quantity=Quantity.SECONDS,
-        min_table_width=100,
-    ),
+    number_column("PID", 7, "pid", lambda rank: rank.pid, number_text, rank=3, descending_first=False),
+    number_column("Steps", 8, "steps", lambda rank: rank.steps_count, count_text, rank=4),
+    number_column("Step", 8, "step", lambda rank: rank.step_seconds, short_time_text, rank=6, min_table_width=100),
+    number_column("Late", 7, "late", lambda rank: rank.late_seconds, short_time_text, rank=6, min_table_width=100),
     Column(
         "Last collective",
         16,
         lambda rank, _: dim_if_missing(_collective_text(rank)),
-        rank=1,
-        align=Align.LEFT,
+        1,
+        Align.LEFT,
         stretches=True,
         max_width=30,
         id="collective",
         sort_key=lambda rank: None if rank.collective is None else rank.collective.sequence,
     ),
-    Column(
-        "Size",
-        9,
-        lambda rank, _: dim_if_missing(_collective_size(rank)),
-        rank=5,
-        id="size",
-        min_table_width=90,
-    ),
-    Column(
-        "Group",
-        10,
-        lambda rank, _: dim_if_missing(_group_text(rank)),
-        rank=8,
-        align=Align.LEFT,
-        id="group",
-        sort_key=lambda rank: None if rank.collective is None else rank.collective.group,
-        min_table_width=130,
-    ),
-    Column(
-        "State",
-        15,
-        lambda rank, _: _rank_state_span(rank),
-        rank=0,
-        align=Align.LEFT,
-        id="state",
-        sort_key=lambda rank: rank.state or None,
-    ),
-    Column(
-        "Since",
-        6,
-        lambda rank, _: dim_if_missing(duration_text(rank.since_seconds)),
-        rank=3,
-        id="since",
-        sort_key=lambda rank: rank.since_seconds,
-        descending_first=True,
-        quantity=Quantity.SECONDS,
-    ),
+    Column("Size", 9, lambda rank, _: dim_if_missing(_collective_size(rank)), 5, id="size", min_table_width=90),
+    text_column("Group", 10, "group", _group_text, rank=8, missing=MISSING, min_table_width=130),
+    Column("State", 15, lambda rank, _: _rank_state_span(rank), 0, Align.LEFT, id="state", sort_key=_state),
+    number_column("Since", 6, "since", lambda rank: rank.since_seconds, duration_text, rank=3),
     Column(
         "Stands at",
         14,
         lambda rank, width: dim_if_missing(_place_text(rank, width)),
-        rank=2,
-        align=Align.LEFT,
+        2,
+        Align.LEFT,
         stretches=True,
         max_width=40,
         id="line",
         text=lambda rank: rank.line,
         sort_key=lambda rank: rank.line or None,
     ),
-    Column(
-        "GPU mem",
-        8,
-        lambda rank, _: dim_if_missing(bytes_text(rank.memory_bytes)),
-        rank=6,
-        id="memory",
-        sort_key=lambda rank: rank.memory_bytes,
-        descending_first=True,
-        quantity=Quantity.BYTES,
-    ),
+    number_column("GPU mem", 8, "memory", lambda rank: rank.memory_bytes, bytes_text, rank=6),
 )
 """All columns of the table of ranks."""

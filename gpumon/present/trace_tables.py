@@ -1,140 +1,52 @@
 """The tables of a trace: kernels or operators by time, and the times in which the GPU did nothing."""
 
+from collections.abc import Callable
 from typing import Final
 
 from gpumon.core.step_classes import LABELS
+from gpumon.core.units import count_text
 from gpumon.present.account_rows import class_role
+from gpumon.present.paint.columns import number_column, text_column
 from gpumon.present.paint.line import Role, Span
-from gpumon.present.paint.table import Align, Column, Quantity
+from gpumon.present.paint.table import Column, Quantity, RowT
 from gpumon.present.trace_account import ns_text, work_label
 from gpumon.traces.model import Gap, Total
 
+
+def _time_column(
+    heading: str, column_id: str, value_ns: Callable[[RowT], float], rank: int, *, descending_first: bool = True
+) -> Column[RowT]:
+    """A column of times, which are nanoseconds in a trace."""
+    return Column(
+        heading,
+        9,
+        lambda row, _: Span(ns_text(value_ns(row))),
+        rank,
+        id=column_id,
+        sort_key=lambda row: value_ns(row) / 1e9,
+        descending_first=descending_first,
+        quantity=Quantity.SECONDS,
+    )
+
+
 KERNEL_COLUMNS: Final[tuple[Column[Total], ...]] = (
-    Column(
-        "Time",
-        9,
-        lambda row, _: Span(ns_text(row.time_ns)),
-        rank=0,
-        id="time",
-        sort_key=lambda row: row.time_ns / 1e9,
-        descending_first=True,
-        quantity=Quantity.SECONDS,
-    ),
-    Column(
-        "Count",
-        8,
-        lambda row, _: Span(f"{row.count:,}"),
-        rank=2,
-        id="count",
-        sort_key=lambda row: row.count,
-        descending_first=True,
-    ),
-    Column(
-        "Mean",
-        9,
-        lambda row, _: Span(ns_text(row.time_ns / max(1, row.count))),
-        rank=4,
-        id="mean",
-        sort_key=lambda row: row.time_ns / max(1, row.count) / 1e9,
-        descending_first=True,
-        quantity=Quantity.SECONDS,
-    ),
-    Column(
-        "Longest",
-        9,
-        lambda row, _: Span(ns_text(row.max_ns)),
-        rank=5,
-        id="longest",
-        sort_key=lambda row: row.max_ns / 1e9,
-        descending_first=True,
-        quantity=Quantity.SECONDS,
-    ),
-    Column(
-        "Class",
-        28,
-        lambda row, _: Span(work_label(row.kind), class_role(row.kind)),
-        rank=3,
-        align=Align.LEFT,
-        id="class",
-        sort_key=lambda row: work_label(row.kind),
-        text=lambda row: work_label(row.kind),
-    ),
-    Column(
-        "Name",
-        20,
-        lambda row, _: Span(row.name, Role.ACCENT),
-        rank=1,
-        align=Align.LEFT,
-        stretches=True,
-        id="name",
-        sort_key=lambda row: row.name,
-        text=lambda row: row.name,
-    ),
+    _time_column("Time", "time", lambda row: row.time_ns, 0),
+    number_column("Count", 8, "count", lambda row: row.count, count_text, rank=2),
+    _time_column("Mean", "mean", lambda row: row.time_ns / max(1, row.count), 4),
+    _time_column("Longest", "longest", lambda row: row.max_ns, 5),
+    text_column("Class", 28, "class", lambda row: work_label(row.kind), rank=3, role=lambda row: class_role(row.kind)),
+    text_column("Name", 20, "name", lambda row: row.name, rank=1, max_width=0, role=lambda _: Role.ACCENT),
 )
 
 GAP_COLUMNS: Final[tuple[Column[Gap], ...]] = (
-    Column(
-        "Time",
-        9,
-        lambda row, _: Span(ns_text(row.time_ns)),
-        rank=0,
-        id="time",
-        sort_key=lambda row: row.time_ns / 1e9,
-        descending_first=True,
-        quantity=Quantity.SECONDS,
+    _time_column("Time", "time", lambda row: row.time_ns, 0),
+    _time_column("At", "at", lambda row: row.begin_ns, 3, descending_first=False),
+    text_column("Cause", 18, "cause", lambda row: LABELS[row.cause], rank=1, role=lambda row: class_role(row.cause)),
+    text_column("What", 18, "what", lambda row: row.detail, rank=2, max_width=0),
+    text_column(
+        "Line", 16, "line", lambda row: row.line, rank=5, max_width=0, min_table_width=110, role=lambda _: Role.ACCENT
     ),
-    Column(
-        "At",
-        9,
-        lambda row, _: Span(ns_text(row.begin_ns)),
-        rank=3,
-        id="at",
-        sort_key=lambda row: row.begin_ns / 1e9,
-        quantity=Quantity.SECONDS,
-    ),
-    Column(
-        "Cause",
-        18,
-        lambda row, _: Span(LABELS[row.cause], class_role(row.cause)),
-        rank=1,
-        align=Align.LEFT,
-        id="cause",
-        sort_key=lambda row: LABELS[row.cause],
-        text=lambda row: LABELS[row.cause],
-    ),
-    Column(
-        "What",
-        18,
-        lambda row, _: Span(row.detail),
-        rank=2,
-        align=Align.LEFT,
-        stretches=True,
-        id="what",
-        sort_key=lambda row: row.detail,
-        text=lambda row: row.detail,
-    ),
-    Column(
-        "Line",
-        16,
-        lambda row, _: Span(row.line, Role.ACCENT),
-        rank=5,
-        align=Align.LEFT,
-        stretches=True,
-        min_table_width=110,
-        id="line",
-        sort_key=lambda row: row.line,
-        text=lambda row: row.line,
-    ),
-    Column(
-        "Then",
-        16,
-        lambda row, _: Span(row.after, Role.DIM),
-        rank=4,
-        align=Align.LEFT,
-        stretches=True,
-        min_table_width=100,
-        id="then",
-        sort_key=lambda row: row.after,
-        text=lambda row: row.after,
+    text_column(
+        "Then", 16, "then", lambda row: row.after, rank=4, max_width=0, min_table_width=100, role=lambda _: Role.DIM
     ),
 )

@@ -12,6 +12,7 @@ from gpumon.core.units import MISSING, age_text
 from gpumon.core.workload_metrics import label_text
 from gpumon.operations.workload import WorkloadRun, measurements_of
 from gpumon.present.paint.bar import progress_bar
+from gpumon.present.paint.columns import text_column
 from gpumon.present.paint.line import Role, Span
 from gpumon.present.paint.table import Align, Column, Quantity
 from gpumon.present.workload_text import change_text
@@ -164,14 +165,6 @@ class RunRow(NamedTuple):
     now: float
 
 
-def _run_name(row: RunRow, _: int) -> Span:
-    return Span(row.run.request.workload.name, Role.ACCENT)
-
-
-def _run_target(row: RunRow, _: int) -> Span:
-    return Span(row.run.target.label)
-
-
 def _run_state(row: RunRow, _: int) -> Span:
     return state_span(row.run)
 
@@ -195,55 +188,23 @@ def _run_progress(row: RunRow, width: int) -> Span:
     return Span(progress_bar(share, max(0, width - len(percent))) + percent, Role.GPU_HISTORY)
 
 
-def _run_result(row: RunRow, _: int) -> Span:
-    return Span(main_result(row.run))
-
-
-def _run_change(row: RunRow, _: int) -> Span:
-    return Span(main_change(row.run))
-
-
 RUN_COLUMNS: Final[tuple[Column[RunRow], ...]] = (
-    Column(
-        "Run",
-        13,
-        _run_name,
-        rank=0,
-        align=Align.LEFT,
-        id="run",
-        sort_key=lambda row: row.run.request.workload.name,
-    ),
-    Column(
-        "Device",
-        6,
-        _run_target,
-        rank=1,
-        align=Align.LEFT,
-        id="device",
-        sort_key=lambda row: row.run.target.label,
-    ),
-    Column(
-        "State",
-        12,
-        _run_state,
-        rank=0,
-        align=Align.LEFT,
-        id="state",
-        sort_key=lambda row: state_span(row.run).text,
-    ),
+    text_column("Run", 13, "run", lambda row: row.run.request.workload.name, role=lambda _: Role.ACCENT),
+    text_column("Device", 6, "device", lambda row: row.run.target.label, rank=1),
+    Column("State", 12, _run_state, 0, Align.LEFT, id="state", sort_key=lambda row: state_span(row.run).text),
     Column(
         "Time",
         9,
         _run_time,
-        rank=2,
+        2,
         id="time",
         sort_key=lambda row: elapsed_seconds(row.run, row.now),
         descending_first=True,
         quantity=Quantity.SECONDS,
     ),
-    Column("Result", 15, _run_result, rank=3, id="result"),
-    Column("Change", 8, _run_change, rank=5, id="change"),
-    Column("Progress or outcome", 14, _run_progress, rank=4, align=Align.LEFT, stretches=True, id="outcome"),
+    Column("Result", 15, lambda row, _: Span(main_result(row.run)), 3, id="result"),
+    Column("Change", 8, lambda row, _: Span(main_change(row.run)), 5, id="change"),
+    Column("Progress or outcome", 14, _run_progress, 4, Align.LEFT, stretches=True, id="outcome"),
 )
 
 

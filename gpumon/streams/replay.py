@@ -29,6 +29,8 @@ WATCHED_SECONDS: Final = 300.0
 """A recording starts this far from its beginning, so that the charts of the first screen are not empty."""
 STRIP_SECONDS: Final = HISTORY_BUCKETS * BUCKET_SECONDS
 """History that is loaded before a position, for the strips."""
+DEMO_WATCHED_SECONDS: Final = 400.0
+"""The demo opens where GPU 0 trains, a rank hangs, and a program has run out of memory."""
 DEMO: Final = Path(__file__).resolve().parents[1] / "data" / "demo.jsonl.gz"
 _MIN_REPEAT_SECONDS: Final = 0.1
 _MAX_WAIT_SECONDS: Final = 60.0
@@ -343,7 +345,7 @@ def open_demo(speed: float = 1.0) -> ReplayStream:
     Raises:
         CommandError: The bundled recording is missing.
     """
-    return ReplayStream(demo_path(), speed=speed, title=DEMO_TITLE, repeat=True, watched_seconds=WATCHED_SECONDS)
+    return ReplayStream(demo_path(), speed=speed, title=DEMO_TITLE, repeat=True, watched_seconds=DEMO_WATCHED_SECONDS)
 
 
 def demo_path() -> Path:

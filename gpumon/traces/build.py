@@ -26,13 +26,16 @@ from gpumon.traces.model import ClassTime, Collective, Gap, Total, Trace, Traced
 from gpumon.traces.operator_time import operator_pieces
 from gpumon.traces.pieces import TimePieces
 from gpumon.traces.step_account import ClassNames, account_of, class_times, line_of, median_step
-from gpumon.traces.step_graph import GraphBuilder
+from gpumon.traces.step_graph import NO_GRAPH, GraphBuilder
 from gpumon.traces.steps import BEHIND, COMPLETE, StepRange, find_steps, steps_on_device
 from gpumon.traces.table import EventTable
 from gpumon.traces.what_if import without
 
 _MAX_TOTALS: Final = 2_000
 _MAX_OPERATORS: Final = 500
+_MAX_STEP_EVENTS: Final = 300_000
+"""The graph of a step takes 600 bytes for each event; a step with more is a trace without steps."""
+_LARGE: Final = f"The critical path is not computed for steps of more than {_MAX_STEP_EVENTS:,} events."
 _MAX_GAPS: Final = 1_000
 _MAX_COLLECTIVES: Final = 20_000
 _BEHIND: Final = "No step is complete: the trace ends before the GPU has done the work of a step. Record a longer one."
@@ -87,9 +90,11 @@ def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
         totals = _operator_totals(table, pieces, begin, end)
     classes = class_times(table, host, pieces, steps, names)
     step = next(step for step in host_steps if step.label == steps[index].label)
-    graph = GraphBuilder(table, host, work).build(step, steps[index], is_repeated=step_source != COMPLETE)
+    is_large = sum(step.begin <= moment < step.end for moment in table.begins) > _MAX_STEP_EVENTS
+    graph = NO_GRAPH
+    if not is_large:
+        graph = GraphBuilder(table, host, work).build(step, steps[index], is_repeated=step_source != COMPLETE)
     path = critical_path(table, graph)
-    device_name = None if device is None else _device_name(file.header, device)
     kernels_ns = _kernel_times(table, work, steps[index])
     rank, world_size = _rank(file.header)
     return Trace(
@@ -97,7 +102,7 @@ def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
         size_bytes=file.size_bytes,
         rank=rank,
         world_size=world_size,
-        device=device_name,
+        device=None if device is None else _device_name(file.header, device),
         duration_ns=end - begin,
         start_ns=begin + _base(file.header),
         events={_KIND_NAMES[kind]: table.counts[kind] for kind in Kind if table.counts[kind]},
@@ -108,13 +113,13 @@ def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
         kernels=len(kernels_ns),
         median_kernel_ns=median_low(kernels_ns) if kernels_ns else None,
         problems=_problems(table, device, file.damage, steps[index], classes) + ((_BEHIND,) if is_behind else ()),
-        notes=_notes(table, device),
+        notes=_notes(table, device) + ((_LARGE,) if is_large else ()),
         totals=totals,
         operators=() if device is None else _host_operators(table, steps[0].begin, steps[-1].end),
         gaps=gaps,
         collectives=_collectives(table, work, begin),
         critical=account_of(table, host, path, names, sum(time for time, _ in path)),
-        without=without(table, graph, device_name or ""),
+        without=without(table, graph, _capability(file.header, device)),
         lanes=write_columns(table, [piece for _, piece in path], begin, end - begin, columns),
         texts=tuple(table.texts),
     )
@@ -296,3 +301,12 @@ def _device_name(header: Mapping[str, Any], device: str) -> str:
         if isinstance(item, dict) and str(item.get("id")) == device:
             return safe_text(f"GPU {device}, {item.get('name', '')}", 80).rstrip(", ")
     return f"GPU {device}"
+
+
+def _capability(header: Mapping[str, Any], device: str | None) -> str:
+    """The compute capability of a GPU; empty if the trace does not report it."""
+    properties = header.get("deviceProperties")
+    for item in properties if isinstance(properties, list) else ():
+        if isinstance(item, dict) and str(item.get("id")) == device:
+            return f"{item.get('computeMajor')}.{item.get('computeMinor')}"
+    return ""

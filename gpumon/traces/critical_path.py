@@ -104,7 +104,11 @@ def _pieces_of(
     part = graph.parts[number]
     for piece in part.pieces:
         time = end - begin if len(part.pieces) == 1 else piece.length
-        yield begin, begin + time, piece._replace(share=_SYNC) if part.waits else piece
+        span = (piece.begin, piece.end)
+        if part.waits:  # of a wait, the path has the begin of the call or the return from it; the rest is the GPU's
+            span = (piece.end - time, piece.end) if kind == _RETURN else (piece.begin, piece.begin + time)
+        share = _SYNC if part.waits else piece.share
+        yield begin, begin + time, piece._replace(begin=span[0], end=span[1], share=share)
         begin += time
 
 

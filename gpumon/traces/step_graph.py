@@ -107,6 +107,9 @@ class StepGraph:
     is_repeated: bool
 
 
+NO_GRAPH: Final = StepGraph([], [], [], 0, 0, is_repeated=False)
+
+
 class GraphBuilder:
     """Builds the graph of a step.
 
@@ -257,13 +260,13 @@ class GraphBuilder:
             first = at
             while at < len(launches) and launches[at][0] < piece.end:
                 at += 1
-            waits, time = self._waits(piece), piece.length
+            (waits, is_blocked), time = self._waits(piece), piece.length
             tag = self._tags[piece.name]
             if at == first and not waits:
                 part.pieces.append(piece)
                 part.times[tag] = part.times.get(tag, 0) + time
                 continue
-            if waits and min(item.lag for item in waits) < time:
+            if is_blocked:
                 time = min(time, _RETURN_NS)
             elif time > _FULL_QUEUE_NS and is_call[piece.name] and self._queued(piece) >= _FULL_QUEUE:
                 time = usual
@@ -279,20 +282,19 @@ class GraphBuilder:
             for launched, ends in zip(self._launched, self._ends, strict=True)
         )
 
-    def _waits(self, piece: TimePiece) -> tuple[After, ...]:
-        """The work that a call waits for: what was launched before its end, and was done by then."""
+    def _waits(self, piece: TimePiece) -> tuple[tuple[After, ...], bool]:
+        """The work that a call waits for, which was done by its end; and whether it took a part of the call."""
         if piece.event not in self._host.blocking_events:
-            return ()
+            return (), False
         waits = []
         for stream, (launched, ends) in enumerate(zip(self._launched, self._ends, strict=True)):
             count = min(bisect_left(launched, piece.end), bisect_right(ends, piece.end) - 1)
             if count >= 0 and ends[count] > NEVER:
                 waits.append(After(stream, count, piece.end - ends[count]))
-        last = min((item.lag for item in waits), default=0)
-        usual = _GAP_NS if last < piece.length else 0
-        return tuple(
-            item._replace(lag=min(item.lag, last if item.lag == last < piece.length else usual)) for item in waits
-        )
+        last = min((item.lag for item in waits), default=piece.length)
+        if last >= piece.length:
+            return tuple(item._replace(lag=0) for item in waits), False
+        return tuple(item._replace(lag=last if item.lag == last else min(item.lag, _GAP_NS)) for item in waits), True
 
 
 def _tag(name: str) -> str:

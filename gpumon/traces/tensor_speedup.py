@@ -5,8 +5,9 @@ TF32 (406 TFLOP/s), 8.0 times faster. Shorter products fill tensor cores less. `
 measures the rows of the table.
 """
 
-import re
 from typing import Final, NamedTuple
+
+from gpumon.core.gpu_models import RATES
 
 
 class Speedup(NamedTuple):
@@ -22,19 +23,19 @@ _BY_DURATION: Final = (
     (0, Speedup(2.0, 6.0)),
 )
 """From a duration of the product in fp32 on, in nanoseconds. Only the first row is measured; the others are limits."""
-_EIGHT_TIMES: Final = re.compile(r"\b(A100|A800|A30|H100|H200|H800|GH200)\b|\b(A100|H100|H200)[-_]")
-"""GPUs whose data sheets have eight times the rate in TF32 that they have in fp32 without tensor cores."""
-_OTHER: Final = Speedup(1.0, 2.0)
-"""The data sheets of the other ones with TF32 (A10, A40, L4, L40S, GeForce) have the same rate or twice that."""
+_MEASURED_RATIO: Final = 8.0
+"""Of the rates of the GPU that was measured."""
 
 
-def tensor_speedup(device: str, nanoseconds: int) -> Speedup:
+def tensor_speedup(compute_capability: str, nanoseconds: int) -> Speedup:
     """The ratio for a product that takes a time in fp32.
 
     Args:
-        device: The product name of the GPU.
+        compute_capability: That of the GPU; empty if it is unknown.
         nanoseconds: Duration of the kernel.
     """
-    if not _EIGHT_TIMES.search(device):
-        return _OTHER
+    rates = RATES.get(compute_capability)
+    ratio = _MEASURED_RATIO if rates is None else rates.get("tf32", rates["fp32"]) / rates["fp32"]
+    if rates is None or ratio != _MEASURED_RATIO:
+        return Speedup(1.0, ratio)
     return next(speedup for least, speedup in _BY_DURATION if nanoseconds >= least)

@@ -33,9 +33,9 @@ def without(table: EventTable, graph: StepGraph, device: str) -> dict[str, tuple
     Args:
         table: The events.
         graph: The step.
-        device: The product name of the GPU.
+        device: The compute capability of the GPU; empty if it is unknown.
     """
-    if len(graph.work) > _MAX_WORK:
+    if not graph.parts or len(graph.work) > _MAX_WORK:
         return {}
     changes = {AS_IT_IS: Change()}
     tags = {tag for part in graph.parts for tag in part.times}

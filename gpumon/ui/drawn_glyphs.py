@@ -18,6 +18,8 @@ _ASCENT: Final = 18.5
 """Sizes of Rich's pictures: a cell, and the part of it above the baseline."""
 _TEXT: Final = re.compile(r'<text ([^>]*?)x="([\d.]+)" y="([\d.]+)" textLength="[\d.]+"([^>]*)>([^<]+)</text>')
 _BRAILLE_COLUMNS: Final = ((0, (0x01, 0x02, 0x04, 0x40)), (0.5, (0x08, 0x10, 0x20, 0x80)))
+_BRAILLE_MARGIN: Final = 0.06
+"""Free above and below the dots of a cell, so that those of neighboring rows do not touch."""
 _ARMS: Final = {"left": (0, 0.47, 0.53, 0.06), "right": (0.47, 0.47, 0.53, 0.06), "up": (0.45, 0, 0.1, 0.53)}
 _DOWN: Final = (0.45, 0.47, 0.1, 0.53)
 _LINES: Final = dict(zip("┤├┴┬┼└┘┌┐", ("lud", "rud", "lru", "lrd", "lrud", "ru", "lu", "rd", "ld"), strict=True))
@@ -80,11 +82,11 @@ def _spans(rect: Rect) -> bool:
 
 def _rects(glyph: str) -> tuple[Rect, ...]:
     if glyph == "\u28ff":
-        return _RECTS["█"]
+        return ((0, _BRAILLE_MARGIN, 1, 1 - 2 * _BRAILLE_MARGIN),)
     if "\u2800" <= glyph < "\u28ff" and len(glyph) == 1:
-        dots = ord(glyph) - 0x2800
+        dots, row_height = ord(glyph) - 0x2800, (1 - 2 * _BRAILLE_MARGIN) / 4
         return tuple(
-            (x, rows[0] / 4, 0.5, len(rows) / 4)
+            (x, _BRAILLE_MARGIN + rows[0] * row_height, 0.5, len(rows) * row_height)
             for x, bits in _BRAILLE_COLUMNS
             for is_set, group in groupby(range(4), key=lambda row, bits=bits: bool(dots & bits[row]))  # type: ignore[misc]
             if is_set and (rows := list(group))

@@ -398,7 +398,7 @@ def test_the_most_specific_theme_is_used(
 
 BROKEN = """
 import gpumon.operations.one_shot as module
-module.sample_frame = lambda: 1 / 0
+module.sample_frame = lambda **_: 1 / 0
 from gpumon.cli import main
 main()
 """

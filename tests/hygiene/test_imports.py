@@ -36,13 +36,13 @@ def test_the_api_imports_what_a_function_needs_when_it_is_called() -> None:
 FIRST_PICTURE = """
     cli: appearance commands config config_file entry group notify_config options output screen
     core: ascii_fallback collector_contract device_use episodes frames heap inbox json_fields json_text limits
-        metrics model ownership problem_table problems procfs state_file store text throttle_reasons timeline
-        units xids
+        metrics model ownership problem_table problems procfs state_file store text text_table throttle_reasons
+        timeline units xids
     health: alerts alerts.activity alerts.errors alerts.history alerts.jobs alerts.links alerts.memory
         alerts.model alerts.rule alerts.rules alerts.thermal alerts.tracking
     operations: other_processes program_name signals torch_processes
     present: device_owner device_table first_run header heat_map limits metric_style overview_chart
-        overview_plan overview_table overview_totals paint paint.area paint.bar paint.line paint.sparkline
+        overview_plan overview_table overview_totals paint paint.area paint.bar paint.columns paint.line paint.sparkline
         paint.table palette process_table table_filter table_state time_axis top_line
     session: alert_notifier app_session background costs frame_session job_registry memory_history oom_notices
         pace probe_registry process_registry recorder run_registry signal_controller table_memory view_state

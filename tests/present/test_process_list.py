@@ -1,5 +1,6 @@
 """The rows of the table of all processes: idle times, marks, columns, and groups."""
 
+from gpumon.core.allocator import ProbedProcess
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.store import Store
@@ -18,9 +19,10 @@ from gpumon.present.process_list import (
     processes_title,
 )
 from gpumon.present.table_state import arranged, visible_columns
+from gpumon.probe.messages import Probe
 from gpumon.session.process_registry import ProcessesState, ProcessHistory, identity_of
 from gpumon.session.table_memory import TableState
-from gpumon.session.view_state import ViewState
+from gpumon.session.view_state import ProbesState, ViewState
 from tests import builders
 
 GIB = 1 << 30
@@ -101,6 +103,15 @@ def test_columns_of_what_started_a_process_are_shown_if_a_row_has_it() -> None:
     shown = {column.id for column in visible_columns(listed_columns(rows), TableState())}
     assert {"rank", "container"} <= shown
     assert "job" not in shown
+
+
+def test_a_column_says_whether_a_process_can_get_a_probe() -> None:
+    origins = {identity_of(ANN): ProcessOrigin(probe_word="can attach"), identity_of(BO): ProcessOrigin(probe_word="x")}
+    probe = Probe(ProbedProcess(BO.pid, BO.pid), None, 0.0)
+    state = view(machine(), ProcessesState(origins))._replace(probes=ProbesState({BO.pid: probe}))
+    rows = listed_processes(state)
+    assert [(row.base.process, row.probe_text) for row in rows[:2]] == [(ANN, "can attach"), (BO, "probe")]
+    assert "can attach" in texts(rows)[0]
 
 
 def test_filters_by_job_pod_and_idle_time() -> None:

@@ -204,3 +204,28 @@ def test_the_launches_of_a_graph_leave_a_gap_between_kernels() -> None:
     trace = traced([Do("compute", 20), Do("launch", 3, ELEMENTWISE)] * 100)
     assert trace.without["launches"][0] / 1000 == pytest.approx(100 * (3 + 1), rel=0.05)
     assert trace.without[""][0] / 1000 == pytest.approx(100 * 26, rel=0.02)
+
+
+def test_products_on_tensor_cores_become_faster_by_the_ratio_of_the_gpu() -> None:
+    program = [Do("launch", 2_000, SGEMM), Do("launch", 200, GEMM)] * 4
+    for header, most, least in (
+        ({"deviceProperties": [{"id": 0, "computeMajor": 9, "computeMinor": 0}]}, 8, 6.5),
+        ({"deviceProperties": [{"id": 0, "computeMajor": 8, "computeMinor": 9}]}, 2, 1),
+        ({"deviceProperties": [{"id": 0, "computeMajor": 7, "computeMinor": 0}]}, 1, 1),
+        ({}, 8, 1),
+    ):
+        maker = TraceMaker(**header)
+        executed(program, maker)
+        without = maker.trace().without
+        for name, ratio in (("without_tensor_cores", most), ("least without_tensor_cores", least)):
+            assert without[name][0] / 1000 == pytest.approx(4 * (2_000 / ratio + 200), rel=0.02)
+
+
+def test_a_call_that_waits_for_nothing_takes_its_own_time() -> None:
+    maker = TraceMaker()
+    for number in range(3):
+        maker.step(number, 1000 * number, 1000)
+        maker.work(GEMM, 1000 * number + 10, 50, launched=1000 * number)
+        maker.call("cudaFree", 1000 * number + 100, 800)
+    assert sum(item.time_ns for item in maker.trace().critical) == 1_000_000
+    assert maker.trace().without[""][0] == 1_000_000

@@ -223,7 +223,7 @@ async def test_a_paste_is_explained_and_another_one_replaces_it() -> None:
         await pilot.press("escape")
         assert isinstance(app.screen, ExplainScreen), "it has left the text"
         await pilot.press("escape")
-        assert isinstance(app.screen, OverviewScreen)
+        assert isinstance(app.screen_stack[-1], OverviewScreen)
 
 
 async def test_typed_text_is_explained_and_triggers_no_binding() -> None:

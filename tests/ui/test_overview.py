@@ -48,7 +48,7 @@ async def test_a_digit_is_text_where_text_is_typed() -> None:
         stream.put(builders.frame(devices=(builders.device(throttle_reasons=("hw_thermal_slowdown",)),)))
         await pilot.pause()
         assert "6 Alerts ●1" in screen_lines(app)[0]
-        await pilot.press("7", "enter", "6")
+        await pilot.press("7", "ctrl+n", "6")
         await pilot.pause()
         assert "7 Explain" in screen_lines(app)[0]
         assert "[6]" not in screen_text(app)

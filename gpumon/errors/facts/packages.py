@@ -5,13 +5,11 @@ A command installs no package that only a log names.
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Final, NamedTuple
 
+from gpumon.core.text_table import table
 from gpumon.errors.entry import Code, Values
 from gpumon.errors.lazy_pattern import lazy_pattern
-
-_TABLE: Final = Path(__file__).parents[1] / "packages.txt"
 
 
 class _Packages(NamedTuple):
@@ -32,7 +30,7 @@ class _Packages(NamedTuple):
 
 @cache
 def _packages() -> _Packages:
-    lines = [line for line in _TABLE.read_text().splitlines() if line and not line.startswith("#")]
+    lines = table("gpumon.errors", "packages")
     rows = [line.split(maxsplit=3) for line in lines if line.startswith("package ")]
     modules = [line.split() for line in lines if not line.startswith("package ")]
     return _Packages(

@@ -3,6 +3,7 @@
 Where the stacks cannot be read either, what the kernel and the driver report gives a coarse account.
 """
 
+import os
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.procfs import find_command, find_stat, nvidia_files, read_stat
 from gpumon.core.stacks import StackSamples
 from gpumon.core.step_classes import RUNNING, WAITING
@@ -64,6 +66,8 @@ def examine_outside(pid: int, seconds: float | None = None, listener: Listener =
     Raises:
         CommandError: There is no such process, it is stopped, or the examination was cancelled.
     """
+    if pid == os.getpid():
+        raise CommandError.usage(ProblemCode.INVALID_VALUE, f"PID {pid} is gpumon itself.")
     refuse_stopped(pid)
     folder = Path("/proc", str(pid))
     stat = find_stat(folder)

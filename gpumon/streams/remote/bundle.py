@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 _PACKAGE: Final = Path(__file__).resolve().parents[2]
-_PARTS: Final = ("__init__.py", "core/*.py", "collect/*.py")
+_PARTS: Final = ("__init__.py", "core/*.py", "core/*.txt", "collect/*.py")
 
 
 @cache

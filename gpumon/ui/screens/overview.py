@@ -44,11 +44,10 @@ from gpumon.ui.widgets.text_lines import TextLines
 
 MIN_WIDTH: Final = 60
 MIN_HEIGHT: Final = 10
-_MAX_BANNER_LINES: Final = 3
+_BANNER_LINES: Final = ((30, 3), (20, 2), (0, 1))
+"""Heights of terminals, and how many lines of the banner they have."""
 _SLOW_SECONDS: Final = 2.0
 """The totals, the chart and the values next to it are drawn at this pace: as many lines as the tables have."""
-_MIN_HEIGHT_FOR_BANNER: Final = 20
-"""Lower terminals show one alert only."""
 
 
 class _View(Enum):
@@ -378,7 +377,7 @@ A GPU
         return True
 
     def _banner(self, state: ViewState) -> list[Line]:
-        max_lines = _MAX_BANNER_LINES if self.size.height >= _MIN_HEIGHT_FOR_BANNER else 1
+        max_lines = next(lines for height, lines in _BANNER_LINES if self.size.height >= height)
         shown = [alert for alert in state.alerts if state.frame.devices or alert.id != "driver"]
         tour = [tour_line(state.frame, self.size.width)] if state.has_tour and state.frame.devices else []
         alerts = banner(shown, self.size.width, max_lines - len(tour), state.frame.time_seconds)

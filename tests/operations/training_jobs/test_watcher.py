@@ -102,3 +102,14 @@ def test_one_reading_alone_accuses_nobody(pids: list[int]) -> None:
         states.append(next(report.state for report in reading.reports if report.id == JOB))
     assert states[0] is TrainingJobState.RUNNING
     assert states[-1] is TrainingJobState.SLOW
+
+
+def test_a_column_says_which_ranks_have_a_probe_or_why_not(pids: list[int]) -> None:
+    assert report(pids).probe == "probe"
+    watcher = JobWatcher(lambda *_, **__: 0)
+    some = probes(pids, 100)
+    for known, text in ((some, "probe"), ({pids[1]: some[pids[1]]}, "1/2 probe"), ({}, "disabled")):
+        reading = watcher.read(frame(pids), known, max_reads=1 << 20)
+        job = next(report for report in reading.reports if report.id == JOB)
+        assert job.probe == text
+    assert [rank.probe for rank in job.ranks] == ["disabled"] * 2, "their environment refuses the probe"

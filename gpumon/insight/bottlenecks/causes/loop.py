@@ -1,6 +1,5 @@
 """Causes in the training loop: what the main thread does in addition to the model."""
 
-from collections.abc import Callable
 from typing import Final
 
 from gpumon.core.step_classes import (
@@ -27,18 +26,6 @@ _MIN_EVALUATION: Final = 0.25
 """An evaluation now and then is part of a training run; one in every step is not."""
 _MIN_PYTHON: Final = 0.15
 _DISK_WAIT: Final = 0.2
-
-
-def _of_class(name: str, text: str, experiment: str) -> Callable[[SlownessEvidence], Finding | None]:
-    """The test of a cause that is all of a class."""
-
-    def find(evidence: SlownessEvidence) -> Finding | None:
-        share = evidence.account.share_of(name)
-        if not share.cost_seconds:
-            return None
-        return Finding(share.cost_seconds, f"{text}{where_text(share)}", experiment, main_line(share))
-
-    return find
 
 
 def _collection(evidence: SlownessEvidence) -> Finding | None:
@@ -73,108 +60,81 @@ def _evaluation(evidence: SlownessEvidence) -> Finding | None:
     return Finding(share.seconds, f"every step evaluates{where_text(share)}", experiment, main_line(share))
 
 
+def _rule(  # noqa: PLR0917 - the columns of a table
+    name: str, label: str, class_name: str, text: str, experiment: str, min_share: float = _MIN_SHARE
+) -> CauseRule:
+    """A cause that is all of a class."""
+
+    def find(evidence: SlownessEvidence) -> Finding | None:
+        share = evidence.account.share_of(class_name)
+        if not share.cost_seconds:
+            return None
+        return Finding(share.cost_seconds, f"{text}{where_text(share)}", experiment, main_line(share))
+
+    return CauseRule(name, label, class_name, min_share, find)
+
+
 LOOP: Final = (
     CauseRule("gc", "garbage collection", COLLECTION, _MIN_SHARE, _collection, COLLECTING),
-    CauseRule(
+    _rule(
         "checkpoint",
         "checkpoints",
         CHECKPOINT,
-        _MIN_SHARE,
-        _of_class(
-            CHECKPOINT,
-            "the training run waits while a checkpoint is written",
-            "Save checkpoints ten times less often, or copy the state to the host and write it in another thread.",
-        ),
+        "the training run waits while a checkpoint is written",
+        "Save checkpoints ten times less often, or copy the state to the host and write it in another thread.",
     ),
-    CauseRule(
+    _rule(
         "copies",
         "copies of the state",
         STATE_COPIES,
-        _MIN_SHARE,
-        _of_class(
-            STATE_COPIES,
-            "the program duplicates objects with copy.deepcopy()",
-            "Duplicate the state less often, or update the copy in place, as torch.optim.swa_utils does.",
-        ),
+        "the program duplicates objects with copy.deepcopy()",
+        "Duplicate the state less often, or update the copy in place, as torch.optim.swa_utils does.",
     ),
     CauseRule("disk", "logging and files", LOGGING, _MIN_SHARE, _logging),
-    CauseRule(
+    _rule(
         "subprocess",
         "waiting for another program",
         PROGRAMS,
-        _MIN_SHARE,
-        _of_class(
-            PROGRAMS, "the main thread starts another program and waits", "Run the other program outside of the loop."
-        ),
+        "the main thread starts another program and waits",
+        "Run the other program outside of the loop.",
     ),
-    CauseRule(
-        "sleep",
-        "sleeping",
-        SLEEP,
-        _MIN_SHARE,
-        _of_class(SLEEP, "the main thread sleeps", "Remove the call of sleep()."),
-    ),
-    CauseRule(
+    _rule("sleep", "sleeping", SLEEP, "the main thread sleeps", "Remove the call of sleep()."),
+    _rule(
         "lock",
         "waiting for another thread",
         LOCKS,
-        _MIN_SHARE,
-        _of_class(
-            LOCKS,
-            "the main thread waits for a lock, a queue or another thread",
-            "Let the other thread hold the lock for a shorter time, or give it more to prepare in advance.",
-        ),
+        "the main thread waits for a lock, a queue or another thread",
+        "Let the other thread hold the lock for a shorter time, or give it more to prepare in advance.",
     ),
-    CauseRule(
+    _rule(
         "recompiles",
         "compiling again",
         COMPILATION,
-        _MIN_SHARE,
-        _of_class(
-            COMPILATION,
-            "torch.compile compiles while the training run goes on",
-            "Run with TORCH_LOGS=recompiles for the reasons; pad to few shapes, or use torch.compile(dynamic=True).",
-        ),
+        "torch.compile compiles while the training run goes on",
+        "Run with TORCH_LOGS=recompiles for the reasons; pad to few shapes, or use torch.compile(dynamic=True).",
     ),
-    CauseRule(
+    _rule(
         "empty_cache",
         "emptying the cache",
         EMPTY_CACHE,
-        _MIN_SHARE,
-        _of_class(
-            EMPTY_CACHE,
-            "torch.cuda.empty_cache() waits for the GPU, and the memory must be allocated again",
-            "Remove the call of empty_cache().",
-        ),
+        "torch.cuda.empty_cache() waits for the GPU, and the memory must be allocated again",
+        "Remove the call of empty_cache().",
     ),
-    CauseRule(
+    _rule(
         "anomaly_mode",
         "anomaly detection",
         ANOMALY,
-        _MIN_SHARE,
-        _of_class(
-            ANOMALY,
-            "autograd stores a stack for every operator, because anomaly detection is on",
-            "Remove torch.autograd.set_detect_anomaly(True).",
-        ),
+        "autograd stores a stack for every operator, because anomaly detection is on",
+        "Remove torch.autograd.set_detect_anomaly(True).",
     ),
-    CauseRule(
-        "profiler",
-        "profiler",
-        PROFILER,
-        _MIN_SHARE,
-        _of_class(PROFILER, "a profiler or debugger runs", "Run without the profiler."),
-    ),
+    _rule("profiler", "profiler", PROFILER, "a profiler or debugger runs", "Run without the profiler."),
     CauseRule("evaluation", "evaluation in every step", EVALUATION, _MIN_EVALUATION, _evaluation),
-    CauseRule(
+    _rule(
         "python",
         "Python in the loop",
         PYTHON,
+        "the main thread runs Python code between the operators",
+        "Leave this line out, or replace the Python loop by operators on tensors.",
         _MIN_PYTHON,
-        _of_class(
-            PYTHON,
-            "the main thread runs Python code between the operators",
-            "Leave this line out, or replace the Python loop by operators on tensors.",
-        ),
     ),
 )
