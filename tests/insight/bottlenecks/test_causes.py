@@ -305,18 +305,21 @@ def test_time_without_a_reason_is_undecided(run: SlownessEvidence) -> None:
 
 
 def test_a_range_is_said_where_a_cure_removes_the_time_and_is_at_most_20_percent_wide() -> None:
-    """The longest path without launches decides for small kernels; the limits of both ends too far apart give none."""
-    made = {"kernels_count": 900, "median_kernel_seconds": 2e-6}
-    trace = TraceEvidence(**made, without={"launches": 0.045, "least launches": 0.055})  # type: ignore[arg-type]
-    cause = judge_run(evidence({HOST: 0.7}, QUIET, GPU, trace)).causes[0]
-    assert cause.kind == "small_kernels"
+    """The longest path without the waits decides; limits too far apart give none, and neither do launches."""
+    trace = TraceEvidence(without={SYNC: 0.045, f"least {SYNC}": 0.055})
+    cause = judge_run(evidence({SYNC: 0.7}, QUIET, GPU, trace)).causes[0]
+    assert cause.kind == "item_per_step"
     assert cause.bound_range is not None
     low, high = cause.bound_range
     assert low < 0.045 < 0.055 < high <= 1.501 * low
 
-    unclear = TraceEvidence(**made, without={"launches": 0.03, "least launches": 0.06})  # type: ignore[arg-type]
-    cause = judge_run(evidence({HOST: 0.7}, QUIET, GPU, unclear)).causes[0]
-    assert (cause.bound_range, cause.bound_seconds, cause.bound_text) == (None, 0.03, "30.0 ms at best")
+    unclear = TraceEvidence(without={SYNC: 0.03, f"least {SYNC}": 0.06})
+    launches = TraceEvidence(
+        kernels_count=900, median_kernel_seconds=2e-6, without={"launches": 0.03, "least launches": 0.032}
+    )
+    for found in (evidence({SYNC: 0.7}, QUIET, GPU, unclear), evidence({HOST: 0.7}, QUIET, GPU, launches)):
+        cause = judge_run(found).causes[0]
+        assert (cause.bound_range, cause.bound_seconds, cause.bound_text) == (None, 0.03, "30.0 ms at best")
 
 
 def test_few_samples_that_are_all_work_and_short_steps_are_decided() -> None:
@@ -335,5 +338,5 @@ def test_another_process_that_fills_the_queue_also_leaves_the_gil() -> None:
     data = StepShare(DATA, 0.04, top=(part("queue.get()", 0.04, kind="queue"),))
     host = busy_host(python_threads={"decoder": "train.py:9"})
     causes = {cause.kind: cause for cause in judge_run(evidence({DATA: data, GIL_WAIT: 0.2}, host)).causes}
-    assert is_within(causes["queue"], 0.04)
+    assert causes["queue"].bound_seconds == pytest.approx(0.04)
     assert is_within(causes["gil"], 0.04)

@@ -109,9 +109,21 @@ def _queue(evidence: SlownessEvidence) -> Finding | None:
 
 
 LOADING: Final = (
-    CauseRule("few_workers", "waiting for the workers of the DataLoader", DATA, _MIN_WAIT, _few_workers, DATA),
-    CauseRule("main_process", "loading data in the main process", DATA, _MIN_MAIN, _main_process, DATA),
-    CauseRule("queue", "waiting for a queue of data", DATA, _MIN_WAIT, _queue),
-    CauseRule("worker_start", "starting the workers again", DATA, _MIN_WAIT, _worker_start),
-    CauseRule("main_process", "preparing data in the main thread", PREPARATION, _MIN_MAIN, _preparation),
+    CauseRule(
+        "few_workers",
+        "waiting for the workers of the DataLoader",
+        DATA,
+        _MIN_WAIT,
+        _few_workers,
+        DATA,
+        is_removable=False,
+    ),
+    CauseRule(
+        "main_process", "loading data in the main process", DATA, _MIN_MAIN, _main_process, DATA, is_removable=False
+    ),
+    CauseRule("queue", "waiting for a queue of data", DATA, _MIN_WAIT, _queue, is_removable=False),
+    CauseRule("worker_start", "starting the workers again", DATA, _MIN_WAIT, _worker_start, is_removable=False),
+    CauseRule(
+        "main_process", "preparing data in the main thread", PREPARATION, _MIN_MAIN, _preparation, is_removable=False
+    ),
 )

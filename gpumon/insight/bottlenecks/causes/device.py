@@ -271,7 +271,7 @@ DEVICE: Final = (
     CauseRule("tiny_copies", "many small copies", COPIES, 0.05, _tiny_copies),
     CauseRule("item_per_step", "synchronization", SYNC, 0.05, _synchronization, SYNC),
     CauseRule("cudnn_benchmark", "measuring convolutions", HOST, _BENCHMARK_SHARE, _benchmarking),
-    CauseRule("small_kernels", "launch-bound", HOST, 0.10, _small_kernels, LAUNCHES),
+    CauseRule("small_kernels", "launch-bound", HOST, 0.10, _small_kernels, LAUNCHES, is_removable=False),
     CauseRule("host", "host-bound", HOST, 0.10, _host, is_removable=False),
     CauseRule("pageable", "copies from pageable memory", COPIES, 0.05, _pageable, COPIES),
     CauseRule("no_overlap", "copies without overlap", COPIES, 0.05, _copies, COPIES),
