@@ -287,8 +287,9 @@ LINKS: Final = {
     "gpumon/errors/oom.py": {"OUT_OF_MEMORY", "OF_ASYNC_BACKEND", "IMPOSSIBLE_SIZE"},
     "gpumon/health/alerts/errors.py": {"OTHER_XID"},
     "gpumon/fleet/exporters.py": {""},
+    "gpumon/present/error_list.py": {"FREQUENT", ""},
 }
-"""Constants in other rooms that are ids of entries, and a file with a name of a package that is such an id too."""
+"""Constants in other rooms that are ids of entries, or lists of them, and a file with a package of the name of one."""
 
 
 def constants(tree: ast.AST) -> Iterator[tuple[str, str]]:
