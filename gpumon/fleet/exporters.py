@@ -1,7 +1,7 @@
 """What each exporter calls its metrics and labels, and how its values become gpumon's units."""
 
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gpumon.core.text_table import table
 
@@ -60,9 +60,9 @@ def _exporters() -> Iterator[Exporter]:
     for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
         own = rows[start:end]
         metrics = {row[1]: SourceMetric(row[2], *map(float, row[3:])) for row in own if row[0] == "metric"}
-        texts = {row[0]: row[1] for row in own if row[0] in _TEXTS}
-        lists = {field: tuple(values) for field, *values in own if field not in {*_TEXTS, "metric"}}
-        yield Exporter(metrics=metrics, **texts, **lists)
+        fields: dict[str, Any] = {field: tuple(values) for field, *values in own if field != "metric"}
+        texts = {field: fields[field][0] for field in _TEXTS if field in fields}
+        yield Exporter(metrics=metrics, **fields | texts)
 
 
 _TEXTS: Final = ("name", "primary", "index_metric", "info_metric")
