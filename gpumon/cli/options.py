@@ -175,7 +175,7 @@ def screen_options(command: Command) -> Command:
         is_flag=True,
         show_envvar=True,
         expose_value=False,
-        callback=lambda *given: _show_symbols(*given[:2], Symbols.ASCII.value if given[2] else None),
+        callback=lambda context, option, value: _show_symbols(context, option, Symbols.ASCII.value if value else None),
         help="The same as --symbols ascii.",
     )(command)
     command = click.option(
