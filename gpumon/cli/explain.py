@@ -120,11 +120,12 @@ def _known_error(words: str) -> str:
     if not words:
         return ""
     from gpumon.errors.load import ERRORS
+    from gpumon.health.alerts.errors import OTHER_XID
 
     error_id = "-".join(words.lower().split())
     if error_id in ERRORS or _ID.fullmatch(words):
         return error_id
-    return "xid-other" if _XID.fullmatch(error_id) else ""
+    return OTHER_XID if _XID.fullmatch(error_id) else ""
 
 
 def _explanation_of(paths: tuple[Path, ...], words: str) -> "Explanation":

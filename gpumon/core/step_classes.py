@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from gpumon.core.text_table import table
+
 TENSOR: Final = "tensor_cores"
 SIMT: Final = "without_tensor_cores"
 MEMORY: Final = "memory_bound"
@@ -49,41 +51,5 @@ SAMPLED_CLASSES: Final = (
     EVALUATION, PYTHON, FORWARD, BACKWARD, OPTIMIZER, GPU_WORK, HOST, IDLE, RUNNING, WAITING,
 )  # fmt: skip
 """The classes of a step of which only the main thread was sampled."""
-LABELS: Final = {
-    TENSOR: "compute on tensor cores",
-    SIMT: "compute without tensor cores",
-    MEMORY: "memory-bound compute",
-    OTHER_COMPUTE: "other compute",
-    COMMUNICATION: "exposed communication",
-    COPIES: "copies",
-    DATA: "waiting for data",
-    SYNC: "synchronization",
-    HOST: "host-bound",
-    IDLE: "idle otherwise",
-    CPU_MATMUL: "matrix products",
-    CPU_OPERATORS: "other operators",
-    CPU_OUTSIDE: "outside of operators",
-    COLLECTION: "garbage collection",
-    CHECKPOINT: "checkpoints",
-    LOGGING: "logging and files",
-    SLEEP: "sleeping",
-    COMPILATION: "compilation",
-    EMPTY_CACHE: "emptying the cache",
-    LOCKS: "waiting for a thread",
-    PROGRAMS: "other programs",
-    EVALUATION: "evaluation",
-    ANOMALY: "anomaly detection",
-    PROFILER: "profiler",
-    PREPARATION: "preparing data",
-    STATE_COPIES: "copies of the state",
-    FORWARD: "forward",
-    BACKWARD: "backward",
-    OPTIMIZER: "optimizer",
-    PYTHON: "Python",
-    CORE_WAIT: "waiting for a CPU core",
-    GIL_WAIT: "waiting for the GIL",
-    GPU_WORK: "work on the GPU",
-    RUNNING: "running on a core",
-    WAITING: "waiting in the kernel",
-}
+LABELS: Final = {name: label for name, _, label in (row.partition(" ") for row in table("gpumon.core", "step_classes"))}
 """The name of each class for people."""

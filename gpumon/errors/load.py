@@ -6,9 +6,10 @@ wordings; the text of an entry is read only if one of its needles is in a log, o
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -159,124 +160,89 @@ def parse(text: str, where: str, line: int = 1) -> KnownError:
     words = head.head.split()
     if head.keyword != "error" or len(words) < 4 or words[-2] != "context" or not _KINDS.issuperset(words[1:-2]):
         raise head.fail("not: error ID KIND context STATE")
-    builder = _Builder(words[0], ContextState(words[-1]), frozenset(words[1:-2]))
+    by_keyword: dict[str, list[_Field]] = {keyword: [] for keyword in FIELDS}
     for some in fields:
         if some.keyword not in FIELDS:
             raise some.fail(f"no field is called {some.keyword!r}")
-        FIELDS[some.keyword](builder, some)
-    return builder.error(head)
-
-
-class _Builder:
-    """Collects the fields of an entry; a field is added by the method with its name."""
-
-    def __init__(self, error_id: str, context: ContextState, kinds: frozenset[str]) -> None:
-        self._id, self._context, self._kinds = error_id, context, kinds
-        self._texts: dict[str, str] = {}
-        self._wordings: list[Wording] = []
-        self._causes: list[str] = []
-        self._causes_when: list[tuple[str, str]] = []
-        self._fixes: list[Fix] = []
-        self._more: list[Fix] = []
-        self._sources: list[str] = []
-        self._follows: list[tuple[str, str]] = []
-        self._borrowed: list[tuple[str, str]] = []
-        self._facts: list[str] = []
-        self._host: list[str] = []
-        self._is_last = False
-
-    def _set(self, some: _Field) -> None:
-        if some.keyword in self._texts:
+        if some.keyword in _SINGLE and by_keyword[some.keyword]:
             raise some.fail(f"a second {some.keyword!r}")
-        self._texts[some.keyword] = some.text
-
-    add_section = add_title = add_means = add_cache = add_seen = add_program = add_leads = add_reasons = _set
-
-    def add_cause(self, some: _Field) -> None:
-        _, condition, text = some.with_condition()
-        if condition:
-            self._causes_when.append((condition, text))
-        else:
-            self._causes.append(text)
-
-    def add_says(self, some: _Field) -> None:
-        wording, is_last = _wording(some)
-        self._wordings.append(wording)
-        self._is_last |= is_last
-
-    add_says_regex = add_says
-
-    def add_fix(self, some: _Field) -> None:
-        self._fixes.append(_fix(some))
-
-    def add_more(self, some: _Field) -> None:
-        is_shared = some.head.startswith("use ")
-        fixes = _fixes_of_group(some.head.removeprefix("use ").strip(), some) if is_shared else (_fix(some),)
-        self._more += filter(None, (filled(fix, {}) for fix in fixes))
-
-    def add_use(self, some: _Field) -> None:
-        name, _, rest = some.head.partition(" ")
-        mode, condition, _ = replace(some, head=rest.strip()).with_condition()
-        for fix in _fixes_of_group(name, some):
-            both = f"({fix.when}) and ({condition})" if fix.when and condition else fix.when or condition
-            is_first, is_hidden = _MODES[mode] if mode else (fix.is_first, fix.is_hidden_otherwise)
-            self._fixes.append(fix._replace(when=both, is_first=is_first, is_hidden_otherwise=is_hidden))
-
-    def add_source(self, some: _Field) -> None:
-        self._sources.append(some.text)
-
-    def add_follows(self, some: _Field) -> None:
-        ids, _, condition = some.text.partition(" when ")
-        self._follows += [(error_id, condition) for error_id in ids.split()]
-
-    def add_facts(self, some: _Field) -> None:
-        self._facts += some.text.split()
-
-    def add_host(self, some: _Field) -> None:
-        self._host += some.text.split()
-
-    def add_values(self, some: _Field) -> None:
-        names, _, error_id = some.text.partition(" from ")
-        self._borrowed += [(name, error_id.strip()) for name in names.split()]
-
-    def error(self, head: _Field) -> KnownError:
-        texts = self._texts
-        for name in ("section", "title", "means"):
-            if name not in texts:
-                raise head.fail(f"{self._id} has no {name!r}")
-        return KnownError(
-            id=self._id,
-            section=texts["section"],
-            title=texts["title"],
-            summary=texts["means"],
-            context=self._context,
-            wordings=tuple(self._wordings),
-            causes=tuple(self._causes),
-            causes_when=tuple(self._causes_when),
-            fixes=tuple(self._fixes),
-            empty_cache=texts.get("cache") or _CACHE.get(self._context, NOT_ABOUT_MEMORY),
-            see_more=tuple(self._more),
-            sources=tuple(self._sources),
-            said_by=texts.get("seen", ""),
-            is_echo="echo" in self._kinds,
-            is_warning="notice" in self._kinds,
-            is_last=self._is_last,
-            has_one_reason="reasons" in texts,
-            is_leading="leads" in texts,
-            follows=tuple(self._follows),
-            program=texts.get("program", ""),
-            borrowed=tuple(self._borrowed),
-            facts=tuple(self._facts),
-            host=tuple(self._host),
-        )
+        by_keyword[some.keyword].append(some)
+    for name in _REQUIRED:
+        if not by_keyword[name]:
+            raise head.fail(f"{words[0]} has no {name!r}")
+    return _error(words, fields, by_keyword)
 
 
-FIELDS: Final[Mapping[str, Callable[[_Builder, _Field], None]]] = {
-    name.removeprefix("add_").replace("_regex", "/"): method
-    for name, method in vars(_Builder).items()
-    if name.startswith("add_")
-}
-"""What adds each field of an entry."""
+_REQUIRED: Final = ("section", "title", "means")
+_SINGLE: Final = (*_REQUIRED, "cache", "seen", "program", "leads", "reasons")
+FIELDS: Final = frozenset(
+    (*_SINGLE, "says", "says/", "cause", "fix", "use", "more", "source", "follows", "values", "facts", "host")
+)
+"""The fields of an entry; those that may stand in it once come first."""
+
+
+def _error(words: Sequence[str], fields: Sequence[_Field], by_keyword: Mapping[str, Sequence[_Field]]) -> KnownError:
+    """The entry with some fields.
+
+    Args:
+        words: Its first line: the id, the kinds, and the context.
+        fields: The fields in order.
+        by_keyword: The same by their keywords.
+    """
+    texts = {name: " ".join(some.text for some in by_keyword[name]) for name in (*_SINGLE, "facts", "host")}
+    wordings = [_wording(some) for some in fields if some.keyword in FLAGS]
+    causes = [some.with_condition()[1:] for some in by_keyword["cause"]]
+    more = chain.from_iterable(_more(some) for some in by_keyword["more"])
+    context = ContextState(words[-1])
+    return KnownError(
+        id=words[0],
+        section=texts["section"],
+        title=texts["title"],
+        summary=texts["means"],
+        context=context,
+        wordings=tuple(wording for wording, _ in wordings),
+        causes=tuple(text for condition, text in causes if not condition),
+        causes_when=tuple(pair for pair in causes if pair[0]),
+        fixes=tuple(chain.from_iterable(_fixes(some) for some in fields if some.keyword in {"fix", "use"})),
+        empty_cache=texts["cache"] or _CACHE.get(context, NOT_ABOUT_MEMORY),
+        see_more=tuple(filter(None, (filled(fix, {}) for fix in more))),
+        sources=tuple(some.text for some in by_keyword["source"]),
+        said_by=texts["seen"],
+        is_echo="echo" in words[1:-2],
+        is_warning="notice" in words[1:-2],
+        is_last=any(is_last for _, is_last in wordings),
+        has_one_reason=bool(by_keyword["reasons"]),
+        is_leading=bool(by_keyword["leads"]),
+        follows=tuple(chain.from_iterable(_pairs(some, " when ") for some in by_keyword["follows"])),
+        program=texts["program"],
+        borrowed=tuple(chain.from_iterable(_pairs(some, " from ") for some in by_keyword["values"])),
+        facts=tuple(texts["facts"].split()),
+        host=tuple(texts["host"].split()),
+    )
+
+
+def _pairs(some: _Field, word: str) -> Iterator[tuple[str, str]]:
+    """Each name before a word, with what stands behind the word."""
+    names, _, rest = some.text.partition(word)
+    return ((name, rest.strip()) for name in names.split())
+
+
+def _more(some: _Field) -> Sequence[Fix]:
+    is_shared = some.head.startswith("use ")
+    return _fixes_of_group(some.head.removeprefix("use ").strip(), some) if is_shared else (_fix(some),)
+
+
+def _fixes(some: _Field) -> Iterator[Fix]:
+    """A fix, or those of a group, with the condition of the entry."""
+    if some.keyword == "fix":
+        yield _fix(some)
+        return
+    name, _, rest = some.head.partition(" ")
+    mode, condition, _ = replace(some, head=rest.strip()).with_condition()
+    for fix in _fixes_of_group(name, some):
+        both = f"({fix.when}) and ({condition})" if fix.when and condition else fix.when or condition
+        is_first, is_hidden = _MODES[mode] if mode else (fix.is_first, fix.is_hidden_otherwise)
+        yield fix._replace(when=both, is_first=is_first, is_hidden_otherwise=is_hidden)
 
 
 def _fix(some: _Field) -> Fix:

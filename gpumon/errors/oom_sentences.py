@@ -25,7 +25,7 @@ def _sentence(name: str, findings: OomFindings) -> str:
     message, idle, trend, statistics = findings.message, findings.idle, findings.trend, findings.file.statistics
     alone = "without others" if findings.excess_outside < _MIN_EXCESS_BYTES else "with others"
     reason = "too_big alone" if findings.fits_alone else f"too_big {alone}"
-    of_trend = (
+    of_trend: dict[str, float | str | None] = (
         {}
         if trend is None
         else {

@@ -5,7 +5,7 @@ start of a line matches.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from enum import Enum, auto
 from functools import lru_cache
@@ -121,67 +121,44 @@ def without_prefix(line: str) -> str:
 def timestamp_of(line: str) -> Timestamp | None:
     """The timestamp at the start of a line, or None."""
     head = _BUILD_DATE.sub("", line[:_MAX_TIMESTAMP_END])
-    for clock, pattern, seconds in _TIMESTAMPS:
+    for clock, pattern in _TIMESTAMPS:
         match = pattern.search(head)
         if match is not None:
             try:
-                written = match[match.lastindex or 0] if pattern is _GLOG else match[0]
-                return Timestamp(clock, seconds(match.groups()), written.strip("[] "))
+                written = match["time"] if pattern is _GLOG else match[0]
+                return Timestamp(clock, _seconds(match), written.strip("[] "))
             except ValueError:  # numbers that look like a date but are not a valid one
                 continue
     return None
-
-
-def _seconds(year: int, month: int, day: int, time: str) -> float:
-    hours, minutes, seconds = time.replace(",", ".").split(":")
-    minute = datetime(year, month, day, int(hours), int(minutes), tzinfo=timezone.utc)
-    return minute.timestamp() + float(seconds)
 
 
 _LEAP_YEAR: Final = 1972
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def _full(parts: Sequence[str]) -> float:
-    year, month, day, time = parts
-    return _seconds(int(year), int(month), int(day), time)
+def _seconds(match: re.Match[str]) -> float:
+    parts = match.groupdict()
+    if "uptime" in parts:
+        return float(parts["uptime"])
+    hours, minutes, seconds = parts["time"].replace(",", ".").split(":")
+    year = int(parts.get("year") or (_LEAP_YEAR if "day" in parts else 1970))
+    month = _MONTHS.index(parts["name"]) + 1 if "name" in parts else int(parts.get("month", 1))
+    minute = datetime(year, month, int(parts.get("day", 1)), int(hours), int(minutes), tzinfo=timezone.utc)
+    return minute.timestamp() + float(seconds)
 
 
-def _named_month_with_year(parts: Sequence[str]) -> float:
-    month, day, time, year = parts
-    return _seconds(int(year), _MONTHS.index(month) + 1, int(day), time)
-
-
-def _named_month(parts: Sequence[str]) -> float:
-    month, day, time = parts
-    return _seconds(_LEAP_YEAR, _MONTHS.index(month) + 1, int(day), time)
-
-
-def _numbered_month(parts: Sequence[str]) -> float:
-    month, day, time = parts
-    return _seconds(_LEAP_YEAR, int(month), int(day), time)
-
-
-def _time_of_day(parts: Sequence[str]) -> float:
-    return _seconds(1970, 1, 1, parts[0])
-
-
-def _uptime(parts: Sequence[str]) -> float:
-    return float(parts[0])
-
-
-_GLOG: Final = lazy_pattern(rf"\b[IWEFC](\d\d)(\d\d) ({_TIME})")
-"""A level, a month, a day and a time, which is its last group."""
-_TIMESTAMPS: Final[tuple[tuple[ClockKind, re.Pattern[str], Callable[[Sequence[str]], float]], ...]] = (
-    (ClockKind.FULL, lazy_pattern(rf"(\d{{4}})[-/](\d\d)[-/](\d\d)[T ]({_TIME})"), _full),
-    (
-        ClockKind.FULL,
-        lazy_pattern(rf"\b([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) ({_TIME}) (\d{{4}})\b"),
-        _named_month_with_year,
-    ),
-    (ClockKind.WITHOUT_YEAR, _GLOG, _numbered_month),
-    (ClockKind.WITHOUT_YEAR, lazy_pattern(rf"\b(\d\d)[-/](\d\d) ({_TIME})"), _numbered_month),
-    (ClockKind.WITHOUT_YEAR, lazy_pattern(rf"\b([A-Z][a-z]{{2}}) {{1,2}}(\d{{1,2}}) ({_TIME})"), _named_month),
-    (ClockKind.TIME_OF_DAY, lazy_pattern(rf"(?<![\w:.<])({_TIME})(?![\w:<])"), _time_of_day),
-    (ClockKind.UPTIME, lazy_pattern(r"\[ *(\d+\.\d{6})\]"), _uptime),
+_NAMED_DAY: Final = r"(?P<name>[A-Z][a-z]{2}) {1,2}(?P<day>\d{1,2})"
+_MONTH: Final = r"(?P<month>\d\d)"
+_DAY: Final = r"(?P<day>\d\d)"
+_CLOCK: Final = rf"(?P<time>{_TIME})"
+_GLOG: Final = lazy_pattern(rf"\b[IWEFC]{_MONTH}{_DAY} {_CLOCK}")
+"""A level, a month, a day and a time."""
+_TIMESTAMPS: Final = (
+    (ClockKind.FULL, lazy_pattern(rf"(?P<year>\d{{4}})[-/]{_MONTH}[-/]{_DAY}[T ]{_CLOCK}")),
+    (ClockKind.FULL, lazy_pattern(rf"\b{_NAMED_DAY} {_CLOCK} (?P<year>\d{{4}})\b")),
+    (ClockKind.WITHOUT_YEAR, _GLOG),
+    (ClockKind.WITHOUT_YEAR, lazy_pattern(rf"\b{_MONTH}[-/]{_DAY} {_CLOCK}")),
+    (ClockKind.WITHOUT_YEAR, lazy_pattern(rf"\b{_NAMED_DAY} {_CLOCK}")),
+    (ClockKind.TIME_OF_DAY, lazy_pattern(rf"(?<![\w:.<]){_CLOCK}(?![\w:<])")),
+    (ClockKind.UPTIME, lazy_pattern(r"\[ *(?P<uptime>\d+\.\d{6})\]")),
 )

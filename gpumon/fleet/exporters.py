@@ -1,9 +1,10 @@
 """What each exporter calls its metrics and labels, and how its values become gpumon's units."""
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
-_MIB: Final = float(1 << 20)
+from gpumon.core.text_table import table
+
 _LARGEST: Final = 1e18
 """Larger values are blanks: DCGM writes 9223372036854775794 or a number close to it for a missing value."""
 _BLANKS: Final = frozenset({140737488355328.0, 2147483632.0, 2147483633.0, 2147483634.0, 2147483635.0})
@@ -52,78 +53,22 @@ class Exporter(NamedTuple):
     info_metric: str = ""
 
 
-DCGM: Final = Exporter(
-    name="dcgm-exporter",
-    primary="DCGM_FI_DEV_GPU_UTIL",
-    metrics={
-        "DCGM_FI_DEV_GPU_UTIL": SourceMetric("utilization_gpu_percent"),
-        "DCGM_FI_DEV_FB_USED": SourceMetric("memory_used_bytes", _MIB),
-        "DCGM_FI_DEV_FB_FREE": SourceMetric("memory_free_bytes", _MIB),
-        "DCGM_FI_DEV_FB_RESERVED": SourceMetric("memory_reserved_bytes", _MIB),
-        "DCGM_FI_DEV_POWER_USAGE": SourceMetric("power_watts"),
-        "DCGM_FI_DEV_GPU_TEMP": SourceMetric("temperature_celsius"),
-        "DCGM_FI_DEV_SM_CLOCK": SourceMetric("clock_sm_hertz", 1e6),
-        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": SourceMetric("energy_joules", 1e-3),
-        "DCGM_FI_PROF_SM_ACTIVE": SourceMetric("sm_activity_percent", 100),
-        "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": SourceMetric("tensor_activity_percent", 100),
-        "DCGM_FI_PROF_DRAM_ACTIVE": SourceMetric("dram_activity_percent", 100),
-    },
-    hosts=("exported_Hostname", "Hostname", "exported_hostname", "hostname"),
-    uuids=("UUID", "uuid"),
-    models=("modelName",),
-    jobs=("hpc_job",),
-)
-GPUMON: Final = Exporter(
-    name="gpumon",
-    primary="gpumon_gpu_utilization_ratio",
-    metrics={
-        "gpumon_gpu_utilization_ratio": SourceMetric("utilization_gpu_percent", 100),
-        "gpumon_gpu_memory_used_bytes": SourceMetric("memory_used_bytes"),
-        "gpumon_gpu_memory_total_bytes": SourceMetric("memory_total_bytes"),
-        "gpumon_gpu_power_watts": SourceMetric("power_watts"),
-        "gpumon_gpu_temperature_celsius": SourceMetric("temperature_celsius"),
-        "gpumon_gpu_clock_sm_hertz": SourceMetric("clock_sm_hertz"),
-        "gpumon_gpu_energy_joules_total": SourceMetric("energy_joules"),
-        "gpumon_gpu_sm_activity_ratio": SourceMetric("sm_activity_percent", 100),
-        "gpumon_gpu_tensor_activity_ratio": SourceMetric("tensor_activity_percent", 100),
-        "gpumon_gpu_dram_activity_ratio": SourceMetric("dram_activity_percent", 100),
-    },
-)
-NVIDIA_SMI: Final = Exporter(
-    name="nvidia_gpu_exporter",
-    primary="nvidia_smi_utilization_gpu_ratio",
-    metrics={
-        "nvidia_smi_utilization_gpu_ratio": SourceMetric("utilization_gpu_percent", 100),
-        "nvidia_smi_memory_used_bytes": SourceMetric("memory_used_bytes"),
-        "nvidia_smi_memory_total_bytes": SourceMetric("memory_total_bytes"),
-        "nvidia_smi_memory_reserved_bytes": SourceMetric("memory_reserved_bytes"),
-        "nvidia_smi_power_draw_watts": SourceMetric("power_watts"),
-        "nvidia_smi_temperature_gpu": SourceMetric("temperature_celsius"),
-        "nvidia_smi_clocks_current_sm_clock_hz": SourceMetric("clock_sm_hertz"),
-    },
-    indexes=("index", "minor_number"),
-    models=("name",),
-    index_metric="nvidia_smi_index",
-    info_metric="nvidia_smi_gpu_info",
-)
-ALL_SMI: Final = Exporter(
-    name="all-smi",
-    primary="all_smi_gpu_utilization",
-    metrics={
-        "all_smi_gpu_utilization": SourceMetric("utilization_gpu_percent"),
-        "all_smi_gpu_memory_used_bytes": SourceMetric("memory_used_bytes"),
-        "all_smi_gpu_memory_total_bytes": SourceMetric("memory_total_bytes"),
-        "all_smi_gpu_power_consumption_watts": SourceMetric("power_watts"),
-        "all_smi_gpu_temperature_celsius": SourceMetric("temperature_celsius"),
-        "all_smi_gpu_frequency_mhz": SourceMetric("clock_sm_hertz", 1e6),
-    },
-    hosts=("exported_instance", "host", "hostname"),
-    uuids=("gpu_uuid", "uuid"),
-    indexes=("gpu_index", "index"),
-    models=("gpu",),
-)
-EXPORTERS: Final = (DCGM, GPUMON, NVIDIA_SMI, ALL_SMI)
+def _exporters() -> Iterator[Exporter]:
+    """The exporters of `exporters.txt`; a row with a name starts the next one."""
+    rows = [row.split() for row in table("gpumon.fleet", "exporters")]
+    starts = [index for index, row in enumerate(rows) if row[0] == "name"]
+    for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
+        own = rows[start:end]
+        metrics = {row[1]: SourceMetric(row[2], *map(float, row[3:])) for row in own if row[0] == "metric"}
+        fields: dict[str, Any] = {field: tuple(values) for field, *values in own if field != "metric"}
+        texts = {field: fields[field][0] for field in _TEXTS if field in fields}
+        yield Exporter(metrics=metrics, **fields | texts)
+
+
+_TEXTS: Final = ("name", "primary", "index_metric", "info_metric")
+EXPORTERS: Final = tuple(_exporters())
 """The first one counts if several report the same GPU."""
+DCGM, GPUMON, NVIDIA_SMI, ALL_SMI = EXPORTERS
 PODS: Final = ("exported_namespace", "exported_pod", "namespace", "pod")
 """Namespace and pod of the workload: with honor_labels off, the plain labels may name the pod of the exporter."""
 SHOWN_METRICS: Final = (

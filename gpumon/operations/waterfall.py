@@ -4,7 +4,7 @@ The driver reports what each process holds, and PyTorch reports what it has rese
 belongs to no listed process is a remainder, and is shown as unattributed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -13,6 +13,7 @@ from gpumon.core.allocator import AllocatorStatistics, ProbeState
 from gpumon.core.model import Device, DeviceState, Process, Switch
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.steps import StepProgress
+from gpumon.core.text_table import table
 from gpumon.core.units import age_text, bytes_text
 from gpumon.operations.one_shot import sample_with_probes
 from gpumon.operations.torch_processes import Owner, owners_of
@@ -108,54 +109,11 @@ class GpuProcess:
         return None if self.process is None else self.process.memory_bytes
 
 
-_TEXTS: Final[Mapping[PartKind, tuple[str, str, str]]] = {
-    PartKind.DRIVER_RESERVED: (
-        "driver",
-        "Reserved by the driver and the firmware; not available to programs.",
-        "",
-    ),
-    PartKind.CONTEXT: (
-        "context and libraries",
-        "Held outside PyTorch's allocator: the CUDA context, loaded kernels, and memory of NCCL and other libraries.",
-        "Freed when the process exits; fewer NCCL communicators and fewer libraries make it smaller.",
-    ),
-    PartKind.ALLOCATED: (
-        "tensors",
-        "Held by live tensors: parameters, gradients, optimizer states, activations.",
-        "Smaller batches, activation checkpointing, smaller dtypes, and no references to tensors that are done with.",
-    ),
-    PartKind.FREED_WAITING: (
-        "waiting for stream",
-        "Freed by the program, and kept until a stream that may still use it has finished.",
-        "Reusable without any action when those streams have finished.",
-    ),
-    PartKind.RELEASABLE: (
-        "cached",
-        "Kept by PyTorch for its next tensors and not in use. To this process it is as good as free.",
-        "torch.cuda.empty_cache() returns it to the driver for other processes, except memory in pools of CUDA graphs.",
-    ),
-    PartKind.FRAGMENTED: (
-        "fragmented",
-        "Free, but in segments that are partly in use: only tensors that fit the gaps can use it.",
-        "empty_cache() does not free it. Starting with PYTORCH_ALLOC_CONF=expandable_segments:True avoids most of it.",
-    ),
-    PartKind.CACHED: (
-        "cached",
-        "Kept by PyTorch and not in use by a tensor; this allocator does not report how much of it can be freed.",
-        "torch.cuda.empty_cache() frees as much of it as possible.",
-    ),
-    PartKind.UNPROBED: (
-        "process",
-        "A process without a probe: the driver reports how much it holds, but not for what.",
-        "Run gpumon attach with its PID, or start the process with gpumon watch, to see inside.",
-    ),
-    PartKind.UNATTRIBUTED: (
-        "unattributed",
-        "In use, but not by a listed process: driver bookkeeping, or a process that is exiting or not visible.",
-        "",
-    ),
-    PartKind.FREE: ("free", "Available to every process.", ""),
+_TEXTS: Final[Mapping[str, Sequence[str]]] = {
+    kind: (name, meaning, *remedy, "")[:3]
+    for kind, name, meaning, *remedy in (row.split(" | ") for row in table("gpumon.operations", "memory_parts"))
 }
+"""The name of each kind of part, what it is, and how to get it free."""
 _SPLIT: Final = Problem(
     ProblemCode.NOT_SUPPORTED,
     "This GPU is partitioned (MIG): its memory belongs to its MIG instances.",
@@ -304,7 +262,7 @@ def _is_expandable(owner: Owner) -> bool:
 def _unsplit_process(owner: Owner, held: int) -> MemoryPart:
     """A process of which only the driver's value is known; one with a probe says why PyTorch reports nothing."""
     kind = PartKind.UNPROBED
-    label, meaning, remedy = _TEXTS[kind]
+    label, meaning, remedy = _TEXTS[kind.value]
     if owner.probe is not None:
         meaning, remedy = f"PyTorch in this process reports nothing about this GPU: {_why_silent(owner.probe)}.", ""
     return MemoryPart(kind, held, owner.pid, label, meaning, remedy)
@@ -328,4 +286,4 @@ _SILENT_STATES: Final[Mapping[ProbeState, str]] = {
 
 
 def _part(kind: PartKind, size: int, pid: int | None = None) -> MemoryPart:
-    return MemoryPart(kind, size, pid, *_TEXTS[kind])
+    return MemoryPart(kind, size, pid, *_TEXTS[kind.value])

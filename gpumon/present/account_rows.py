@@ -3,38 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from gpumon.core.step_classes import (
-    BACKWARD,
-    CHECKPOINT,
-    COLLECTION,
-    COMMUNICATION,
-    COMPILATION,
-    COPIES,
-    CORE_WAIT,
-    CPU_MATMUL,
-    CPU_OPERATORS,
-    CPU_OUTSIDE,
-    DATA,
-    EVALUATION,
-    FORWARD,
-    GIL_WAIT,
-    GPU_WORK,
-    HOST,
-    IDLE,
-    LABELS,
-    LOCKS,
-    LOGGING,
-    MEMORY,
-    OPTIMIZER,
-    OTHER_COMPUTE,
-    PREPARATION,
-    PYTHON,
-    RUNNING,
-    SIMT,
-    SLEEP,
-    SYNC,
-    TENSOR,
-)
+from gpumon.core.step_classes import LABELS
+from gpumon.core.text_table import table
 from gpumon.core.units import short_time_text
 from gpumon.insight.bottlenecks.slowness_verdict import SlownessVerdict
 from gpumon.present.paint.bar import fine_bar
@@ -44,37 +14,7 @@ TIME_WIDTH: Final = 8
 _LABEL_WIDTH: Final = max(map(len, LABELS.values()))
 _MIN_BAR: Final = 8
 _MAX_BAR: Final = 40
-_ROLES: Final = {
-    TENSOR: Role.SERIES_1,
-    SIMT: Role.SERIES_6,
-    MEMORY: Role.SERIES_3,
-    OTHER_COMPUTE: Role.CLOCK,
-    COMMUNICATION: Role.SERIES_7,
-    COPIES: Role.SERIES_4,
-    DATA: Role.SERIES_2,
-    SYNC: Role.SERIES_5,
-    HOST: Role.LINK,
-    IDLE: Role.DIM,
-    CPU_MATMUL: Role.SERIES_1,
-    CPU_OPERATORS: Role.SERIES_3,
-    CPU_OUTSIDE: Role.CLOCK,
-    FORWARD: Role.SERIES_1,
-    BACKWARD: Role.SERIES_3,
-    OPTIMIZER: Role.SERIES_8,
-    GPU_WORK: Role.GPU_HISTORY,
-    PREPARATION: Role.SERIES_2,
-    COLLECTION: Role.SERIES_4,
-    CHECKPOINT: Role.SERIES_5,
-    LOGGING: Role.SERIES_5,
-    SLEEP: Role.SERIES_6,
-    LOCKS: Role.SERIES_6,
-    GIL_WAIT: Role.SERIES_6,
-    CORE_WAIT: Role.SERIES_7,
-    COMPILATION: Role.SERIES_4,
-    EVALUATION: Role.SERIES_8,
-    PYTHON: Role.CLOCK,
-    RUNNING: Role.CLOCK,
-}
+_ROLES: Final = {name: Role[role.upper()] for name, role in map(str.split, table("gpumon.present", "class_roles"))}
 
 
 def class_role(name: str) -> Role:

@@ -38,6 +38,7 @@ from gpumon.errors.patterns import exact, literals, squeezed
 from gpumon.errors.programs import PROGRAMS, SIGNS
 from gpumon.errors.rank import case_of, fixes_of
 from gpumon.errors.scan import blocks
+from gpumon.errors.unknown import ErrorKind
 from gpumon.operations.evidence import EVIDENCE_QUERIES
 from tests.errors.each_error import every_error
 from tests.errors.hostile import needle_of
@@ -271,6 +272,9 @@ def test_a_text_of_each_condition_is_in_a_sample(error: KnownError) -> None:
 
 def test_shared_fixes_are_used() -> None:
     texts = [re.sub(r" +", " ", path.read_text()) for path in sorted(ENTRIES.glob("*.txt")) if path.stem not in SHARED]
+    code = "\n".join(path.read_text() for path in ENTRIES.parent.glob("*.py"))
+    used = (*re.findall(r'shared_fixes\("(\S+)"\)', code), *(f"unknown-{kind.value}" for kind in ErrorKind))
+    texts += [f"use {name}" for name in used]
     for shared in SHARED:
         for name in re.findall(r"^(?:group|piece) (\S+)", (ENTRIES / f"{shared}.txt").read_text(), re.MULTILINE):
             assert any(f"use {name}" in text or f":{name}}}" in text for text in texts), name
@@ -283,8 +287,9 @@ LINKS: Final = {
     "gpumon/errors/oom.py": {"OUT_OF_MEMORY", "OF_ASYNC_BACKEND", "IMPOSSIBLE_SIZE"},
     "gpumon/health/alerts/errors.py": {"OTHER_XID"},
     "gpumon/fleet/exporters.py": {""},
+    "gpumon/present/error_list.py": {"FREQUENT", ""},
 }
-"""Constants in other rooms that are ids of entries, and a file with a name of a package that is such an id too."""
+"""Constants in other rooms that are ids of entries, or lists of them, and a file with a package of the name of one."""
 
 
 def constants(tree: ast.AST) -> Iterator[tuple[str, str]]:

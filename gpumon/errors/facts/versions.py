@@ -1,8 +1,10 @@
 """Which version of a package, driver, toolkit or compiler fits, from what a message names."""
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Final
 
+from gpumon.core.text_table import table
 from gpumon.errors.entry import Code, Values
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.lazy_pattern import lazy_pattern
@@ -19,79 +21,25 @@ _ADDED_CLASS: Final = lazy_pattern(
     r"|[A-Z]\w*ModelOutputWithPast"
 )
 """A name of transformers that is missing because it is newer than the installed version; other names were removed."""
-_VISION_QWEN: Final = r"transformers[\w.]*:(?:Vision|Qwen2_?(?:5_)?VL|QWEN2_)"
-_KEPT_UNTIL: Final = tuple(
-    (lazy_pattern(pattern), requirements)
-    for pattern, requirements in (
-        (r"huggingface_hub[\w.]*:cached_download", '"huggingface_hub<0.26"'),
-        (r"huggingface_hub[\w.]*:(?:HfFolder|Repository|is_offline_mode)", '"huggingface_hub<1"'),
-        (r"trl[\w.]*:DataCollatorForCompletionOnlyLM", '"trl<0.20"'),
-        (r"trl[\w.]*:(?:setup_chat_format|PPO\w+|AutoModelForCausalLMWithValueHead)", '"trl<0.25"'),
-        (r"transformers\.deepspeed:.*", '"transformers<4.46"'),
-        (r"transformers[\w.]*:shard_checkpoint", '"transformers<4.47"'),
-        (rf"{_VISION_QWEN}\w*(?:FlashAttention2|SdpaAttention|_CLASSES)", '"transformers<4.52"'),
-        (r"transformers[\w.]*:\w+(?:FlashAttention2|SdpaAttention|ATTENTION_CLASSES)", '"transformers<4.48"'),
-        (r"transformers[\w.]*:is_torch_greater_or_equal_than_\w+", '"transformers<4.48"'),
-        (r"transformers[\w.]*:LogitsWarper", '"transformers<4.49"'),
-        (r"transformers[\w.]*:is_torch_tpu_available", '"transformers<4.50"'),
-        (r"transformers[\w.]*image_utils:VideoInput", '"transformers<4.52"'),
-        (r"transformers[\w.]*:(?:LossKwargs|_validate_images_text_input_order)", '"transformers<4.54"'),
-        (r"transformers\.modeling_utils:(?:apply_chunk|find_prune|prune_linear)\w+", '"transformers<4.56"'),
-        (r"transformers[\w.]*:(?:BeamSearchScorer|send_example_telemetry|cached_property)", '"transformers<4.57"'),
-        (r"transformers[\w.]*:(?:Hybrid|SlidingWindow)Cache", '"transformers>=4.45,<5"'),
-        (r"diffusers\.models\.cross_attention:.*", '"diffusers<0.20" "huggingface_hub<0.26"'),
-        (r"diffusers(?:\.pipeline_utils:.*|\.loaders:AttnProcsLayers)", '"diffusers<0.22" "huggingface_hub<0.26"'),
-        (
-            r"diffusers\.models\.(?:(?:unet_[23]d|transformer_2d|autoencoder_kl|vae)\w*:.*|embeddings:PositionNet)",
-            '"diffusers<0.26" "huggingface_hub<0.26"',
-        ),
-        (r"pytorch_lightning\.(?:lite|profiler|utilities\.(?:distributed|seed|cloud_io)):.*", '"pytorch_lightning<2"'),
-    )
-)
-"""The last versions that have a module and name, which were removed or moved afterwards."""
-_UPGRADED: Final = frozenset({
-    "accelerate", "bitsandbytes", "datasets", "diffusers", "exllamav2", "exllamav3", "huggingface_hub", "optimum",
-    "peft", "pydantic", "trl", "unsloth",
-})  # fmt: skip
-"""Packages of which programs mostly need a newer version. A command installs no package that only a log names."""
-_BASE_OF_TORCH: Final = frozenset({
-    "Tensor", "__version__", "_C", "bool", "cuda", "device", "dtype", "float", "float16", "float32", "from_numpy",
-    "int32", "int64", "load", "long", "manual_seed", "nn", "no_grad", "save", "tensor", "utils", "version", "zeros",
-})  # fmt: skip
-"""What every PyTorch has."""
-_IN_TORCH_CUDA: Final = frozenset({
-    "current_device", "device_count", "empty_cache", "get_device_capability", "get_device_name", "ipc_collect",
-    "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated",
-    "memory_reserved", "memory_stats", "memory_summary", "reset_peak_memory_stats", "set_device", "synchronize",
-})  # fmt: skip
-"""Functions of torch.cuda that are looked for in torch."""
-_BASE_OF_DISTRIBUTED: Final = frozenset(
-    {
-        "Logger",
-        "ReduceOp",
-        "ProcessGroup",
-        "init_process_group",
-        "is_initialized",
-        "get_rank",
-        "get_world_size",
-        "group",
-    }
-)
-"""What every PyTorch has that was built with torch.distributed."""
-_REMOVED_FROM_TORCH: Final = {
-    "_six": "",
-    "OperatorExportTypes": "",
-    "eig": "torch.linalg.eig",
-    "gels": "torch.linalg.lstsq",
-    "irfft": "torch.fft.irfft",
-    "lstsq": "torch.linalg.lstsq",
-    "matrix_rank": "torch.linalg.matrix_rank",
-    "rfft": "torch.fft.rfft",
-    "solve": "torch.linalg.solve",
-    "symbolic_registry": "",
-    "symeig": "torch.linalg.eigh",
-}
-"""What PyTorch no longer has, and what stands for it."""
+
+
+def _rows(kind: str) -> Mapping[str, str]:
+    """The rows of a kind of `versions.txt`: the first word of each, and the rest."""
+    rows = (row.split(" ", 2) for row in table("gpumon.errors", "versions"))
+    return {row[1]: " ".join(row[2:]) for row in rows if row[0] == kind}
+
+
+def _names(kind: str) -> frozenset[str]:
+    """The names of a kind that has one row."""
+    return frozenset(chain.from_iterable((name, *rest.split()) for name, rest in _rows(kind).items()))
+
+
+_KEPT_UNTIL: Final = tuple((lazy_pattern(pattern), versions) for pattern, versions in _rows("kept").items())
+_UPGRADED: Final = _names("upgraded")
+_BASE_OF_TORCH: Final = _names("torch")
+_IN_TORCH_CUDA: Final = _names("torch.cuda")
+_BASE_OF_DISTRIBUTED: Final = _names("torch.distributed")
+_REMOVED_FROM_TORCH: Final = _rows("removed")
 _DIFFUSERS_CLASS: Final = lazy_pattern(
     r"Transformer[23]DModel|UNet\w*Model|AutoencoderKL|Scheduler$|ControlNetModel|Pipeline$"
 )
@@ -99,33 +47,10 @@ _REQUIREMENT: Final = lazy_pattern(r"(?P<name>[\w-]{1,60}?)(?P<limits>(?:[<>=!]=
 _VERSION: Final = lazy_pattern(r"\d{1,2}\.\d{1,2}")
 _LEADING_NUMBER: Final = lazy_pattern(r"\d+")
 _TORCHCODEC_MINOR: Final = 8
-_FIRST_TOOLKIT: Final = {
-    75: "10.0",
-    80: "11.0",
-    86: "11.1",
-    87: "11.4",
-    89: "11.8",
-    90: "11.8",
-    100: "12.8",
-    101: "12.8",
-    103: "12.9",
-    110: "13.0",
-    120: "12.8",
-    121: "12.9",
-}
-"""The first toolkit that compiles for an architecture."""
+_FIRST_TOOLKIT: Final = _rows("architecture")
 _FIRST_CONDA_TOOLKIT: Final = (11, 3)
 """The oldest toolkit in NVIDIA's channel of conda."""
-_PYTORCH_OF_TOOLKIT: Final = {
-    "10.1": "1.8.1+cu101",
-    "10.2": "1.12.1+cu102",
-    "11.0": "1.7.1+cu110",
-    "11.1": "1.10.2+cu111",
-    "11.3": "1.12.1+cu113",
-    "11.6": "1.13.1+cu116",
-    "11.7": "2.0.1+cu117",
-}
-"""The last PyTorch for an old toolkit."""
+_PYTORCH_OF_TOOLKIT: Final = _rows("toolkit")
 _OLDEST_OF_CUDA_12: Final = 50
 _OLDEST_OF_CUDA_13: Final = 75
 """Architectures for which these toolkits still compile."""
@@ -233,7 +158,7 @@ def architecture(values: Values, _: str) -> Facts:
         return {}
     if int(number[0]) < _OLDEST_OF_CUDA_13:
         return {"last_toolkit": "12" if int(number[0]) >= _OLDEST_OF_CUDA_12 else "11"}
-    first = _FIRST_TOOLKIT.get(int(number[0]), "")
+    first = _FIRST_TOOLKIT.get(number[0], "")
     return {"first_toolkit": first} if first else {}
 
 

@@ -1,11 +1,12 @@
 """Checks of environment variables that change what CUDA, NCCL, and PyTorch do."""
 
-from collections.abc import Callable
+import re
 from typing import Final, NamedTuple
 
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem
 from gpumon.core.text import safe_text
+from gpumon.core.text_table import table
 from gpumon.core.units import counted
 from gpumon.health.checks import CheckResult, fail, ok, skip, warn
 from gpumon.health.doctor import allocator
@@ -13,100 +14,31 @@ from gpumon.health.doctor.check import DoctorCheck, joined
 from gpumon.health.doctor.facts import Environment
 
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
-_MAX_CONNECTIONS: Final = 32
 MAX_VALUE: Final = 60
 """Characters of a value that are shown."""
 
 
 class _Remark(NamedTuple):
-    """What to report about a variable with a certain value.
+    """What to report about a variable with a certain value, a row of `environment.txt`.
 
     Attributes:
         name: The variable.
-        matches: Whether the value is such a one.
+        values: The values, after "not" those about which there is nothing to report.
         effect: What the variable does then: a clause that follows ``NAME=value``.
         fix: What to do.
     """
 
     name: str
-    matches: Callable[[str], bool]
+    values: str
     effect: str
     fix: str = ""
 
-
-def _is_on(value: str) -> bool:
-    return value.strip() not in {"", "0"}
-
-
-def _is_off(value: str) -> bool:
-    return value.strip() == "0"
+    def matches(self, value: str) -> bool:
+        """Whether the value is such a one."""
+        is_listed = re.fullmatch(self.values.removeprefix("not "), value) is not None
+        return is_listed is not self.values.startswith("not ")
 
 
-def _is_connections(value: str) -> bool:
-    return value.isdecimal() and 1 <= int(value) <= _MAX_CONNECTIONS
-
-
-_VALID_VALUE: Final = "Set a valid value."
-_CUDA: Final = (
-    _Remark("CUDA_LAUNCH_BLOCKING", _is_on, "makes every kernel launch synchronous: good for tracebacks, but slow"),
-    _Remark("CUDA_CACHE_DISABLE", _is_on, "disables the kernel cache: kernels are compiled again at each start"),
-    _Remark("CUDA_FORCE_PTX_JIT", _is_on, "compiles every kernel from PTX at start, which takes minutes"),
-    _Remark("CUDA_INJECTION64_PATH", _is_on, "loads a profiler into every CUDA program"),
-    _Remark("CUDA_ENABLE_COREDUMP_ON_EXCEPTION", _is_on, "writes a core dump after a GPU exception"),
-    _Remark(
-        "CUDA_DEVICE_ORDER",
-        lambda value: value not in {"PCI_BUS_ID", "FASTEST_FIRST"},
-        "is ignored: valid values are PCI_BUS_ID and FASTEST_FIRST",
-        _VALID_VALUE,
-    ),
-    _Remark(
-        "CUDA_MODULE_LOADING",
-        lambda value: value not in {"LAZY", "EAGER", "DEFAULT"},
-        "is ignored: valid values are LAZY and EAGER",
-        _VALID_VALUE,
-    ),
-    _Remark(
-        "CUDA_DEVICE_MAX_CONNECTIONS",
-        lambda value: not _is_connections(value),
-        f"is ignored: valid values are 1 to {_MAX_CONNECTIONS}",
-        _VALID_VALUE,
-    ),
-    _Remark("NVIDIA_TF32_OVERRIDE", _is_off, "disables TF32 in all libraries: FP32 matrix products are slow"),
-    _Remark("PYTORCH_NO_CUDA_MEMORY_CACHING", _is_on, "disables PyTorch's caching allocator, which is very slow"),
-    _Remark(
-        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-        _is_on,
-        "enables TF32 whatever the program sets: FP32 results are less precise",
-    ),
-    _Remark(
-        "NVIDIA_VISIBLE_DEVICES",
-        lambda value: value == "none",  # with CDI the value is "void", which is fine
-        "makes the NVIDIA Container Toolkit give the container no GPU",
-        "Start the container with --gpus all.",
-    ),
-    _Remark(
-        "NVIDIA_DRIVER_CAPABILITIES",
-        lambda value: value not in {"", "all"} and "compute" not in value.split(","),
-        "leaves CUDA out of the container: it lacks compute",
-        "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility.",
-    ),
-)
-_NCCL: Final = (
-    _Remark("NCCL_P2P_DISABLE", _is_on, "makes NCCL send data between GPUs through the host"),
-    _Remark("NCCL_SHM_DISABLE", _is_on, "makes NCCL use the network in place of shared memory"),
-    _Remark("NCCL_IB_DISABLE", _is_on, "disables InfiniBand and RoCE"),
-    _Remark("NCCL_NVLS_ENABLE", _is_off, "disables NVLink SHARP"),
-    _Remark("NCCL_CUMEM_ENABLE", _is_off, "disables memory allocation with cuMem"),
-    _Remark("NCCL_DEBUG", lambda value: value.upper() in {"INFO", "TRACE"}, "prints a lot; TRACE is slow"),
-    _Remark(
-        "NCCL_DEBUG",
-        lambda value: value.upper() not in {"", "VERSION", "WARN", "INFO", "ABORT", "TRACE"},
-        "is ignored: valid values are VERSION, WARN, INFO and TRACE",
-        _VALID_VALUE,
-    ),
-    _Remark("NCCL_BLOCKING_WAIT", _is_on, "has been renamed", "Use TORCH_NCCL_BLOCKING_WAIT."),
-    _Remark("NCCL_ASYNC_ERROR_HANDLING", _is_on, "has been renamed", "Use TORCH_NCCL_ASYNC_ERROR_HANDLING."),
-)
 _UNSET: Final = "Unset the variable unless you need it."
 
 
@@ -137,7 +69,7 @@ def visible_devices(environment: Environment, frame: Frame | Problem) -> CheckRe
 
 def cuda(environment: Environment) -> CheckResult:
     """No variable of CUDA or PyTorch slows programs down or is misspelled."""
-    return _remarks(environment, _CUDA, "none that slows programs down")
+    return _remarks(environment, "none that slows programs down", is_nccl=False)
 
 
 def nccl(environment: Environment) -> CheckResult:
@@ -148,7 +80,7 @@ def nccl(environment: Environment) -> CheckResult:
             f"NCCL_SOCKET_IFNAME is {safe_text(wanted, MAX_VALUE)!r}, but no network interface has such a name.",
             f"Name one of: {', '.join(environment.interfaces)}.",
         )
-    return _remarks(environment, _NCCL, "none that slows NCCL down")
+    return _remarks(environment, "none that slows NCCL down", is_nccl=True)
 
 
 def allocator_settings(environment: Environment) -> CheckResult:
@@ -205,8 +137,10 @@ def libraries(environment: Environment) -> CheckResult:
     return ok("LD_LIBRARY_PATH names no CUDA libraries" if folders else "LD_LIBRARY_PATH is not set")
 
 
-def _remarks(environment: Environment, remarks: tuple[_Remark, ...], ok_text: str) -> CheckResult:
+def _remarks(environment: Environment, ok_text: str, *, is_nccl: bool) -> CheckResult:
     given = environment.variables
+    rows = table("gpumon.health.doctor", "environment")
+    remarks = (_Remark(*row.split(" | ")) for row in rows if row.startswith("NCCL_") is is_nccl)
     matches = [remark for remark in remarks if remark.name in given and remark.matches(given[remark.name])]
     if not matches:
         return ok(ok_text)
