@@ -38,7 +38,8 @@ _MAX_SIZE: Final = 1000
 
 _EPILOG: Final = (
     "Exit codes: 0 success; 1 completed with a bad verdict; 2 usage error; 3 a prerequisite is missing (no driver, "
-    "no GPU, no torch); 128+n ended by signal n. Every option can be set in the environment, such as "
+    "no GPU, no torch); 128+n ended by signal n; gpumon check has those of Nagios plugins. "
+    "Every option can be set in the environment, such as "
     "GPUMON_INTERVAL or GPUMON_DEMO_SPEED, and all except --yes, --attach and --debug in "
     "$XDG_CONFIG_HOME/gpumon/config.toml, such as interval = 2."
 )
@@ -262,6 +263,7 @@ def selftest(  # noqa: PLR0917 - click passes them by name
 
 gpumon.commands.update(
     attach="watch:attach",
+    check="check:check",
     compare="report:compare",
     completion="shell_support:completion",
     config="config_command:config_command",

@@ -29,7 +29,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Address(click.ParamType[str]):
-    """An address and a port such as ``127.0.0.1:9400`` or ``[::1]:9400``."""
+    """An address and a port such as ``127.0.0.1:19440`` or ``[::1]:19440``."""
 
     name = "address"
 
@@ -37,7 +37,7 @@ class Address(click.ParamType[str]):
         """The text, if it is an address and a port."""
         _, colon, port = value.rpartition(":")
         if not colon or not (port.isascii() and port.isdecimal()) or int(port) > _MAX_PORT:
-            self.fail(f"{value!r} is not an address and a port such as 127.0.0.1:9400.", param, ctx)
+            self.fail(f"{value!r} is not an address and a port such as 127.0.0.1:19440.", param, ctx)
         return value
 
 
@@ -45,7 +45,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
     """The parts of an `Address`."""
     host, _, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    return host or "0.0.0.0", int(port)  # noqa: S104 - only if the user leaves the address out, as in ":9400"
+    return host or "0.0.0.0", int(port)  # noqa: S104 - only if the user leaves the address out, as in ":19440"
 
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
@@ -55,7 +55,7 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--listen",
     type=Address(),
-    default="127.0.0.1:9400",
+    default="127.0.0.1:19440",
     show_default=True,
     metavar="ADDRESS:PORT",
     help="Where to serve the metrics.",
@@ -65,6 +65,18 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
     type=_FILE,
     metavar="FILE",
     help="Write the metrics to this file at every interval instead, for the textfile collector of node_exporter.",
+)
+@click.option(
+    "--names",
+    type=click.Choice(["gpumon", "dcgm"]),
+    default="gpumon",
+    show_default=True,
+    help="Names and labels of the metrics: gpumon's, or those of NVIDIA's dcgm-exporter for its dashboards.",
+)
+@click.option(
+    "--processes/--no-processes",
+    default=True,
+    help="Export processes, each of which is a new time series.  [default: --processes]",
 )
 @click.option("--tls-certificate", type=_FILE, metavar="FILE", help="Serve HTTPS with this certificate chain (PEM).")
 @click.option("--tls-key", type=_FILE, metavar="FILE", help="The private key of the certificate.")
@@ -78,6 +90,8 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 def exporter(  # noqa: PLR0917 - click passes them by name
     listen: str,
     textfile: Path | None,
+    names: str,
+    processes: bool,
     tls_certificate: Path | None,
     tls_key: Path | None,
     tls_client_ca: Path | None,
@@ -106,10 +120,11 @@ def exporter(  # noqa: PLR0917 - click passes them by name
     with _signals() as stop:
         monitor.start()
         try:
+            registry = _registry(monitor, names, with_processes=processes)
             if textfile is not None:
-                _write_file(textfile, _registry(monitor), interval, stop)
+                _write_file(textfile, registry, interval, stop)
             else:
-                _serve(_host_and_port(listen), _registry(monitor), security, stop)
+                _serve(_host_and_port(listen), registry, security, stop)
         finally:
             monitor.close()
     return SIGNAL_BASE + stop.number
@@ -142,15 +157,18 @@ def _signals() -> Iterator[_Stop]:
             signal.signal(number, handler)
 
 
-def _registry(monitor: "HostMonitor") -> "CollectorRegistry":
+def _registry(monitor: "HostMonitor", names: str, *, with_processes: bool) -> "CollectorRegistry":
     """A registry with the metrics of this host alone, after the first frame or some seconds without one."""
     from prometheus_client import CollectorRegistry
 
+    from gpumon.present.dcgm import dcgm_families
     from gpumon.present.prometheus import metric_families
 
     class HostCollector:
         def collect(self) -> "Iterable[Metric]":
-            return metric_families(monitor.state())
+            if names == "dcgm":
+                return dcgm_families(monitor.state())
+            return metric_families(monitor.state(), with_processes=with_processes)
 
     monitor.wait_for_frame(_FIRST_FRAME_SECONDS)
     registry = CollectorRegistry(auto_describe=False)

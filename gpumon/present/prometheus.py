@@ -76,8 +76,13 @@ def exported_metric(metric: metrics.Metric) -> ExportedMetric:
     return ExportedMetric(f"gpumon_gpu_{name.removesuffix('_count')}", 1.0, is_counter)
 
 
-def metric_families(state: HostState) -> Iterator[Metric]:
-    """Every metric of this host; nothing but ``gpumon_up`` and ``gpumon_build_info`` without a current frame."""
+def metric_families(state: HostState, *, with_processes: bool = True) -> Iterator[Metric]:
+    """Every metric of this host; nothing but ``gpumon_up`` and ``gpumon_build_info`` without a current frame.
+
+    Args:
+        state: The state of this host.
+        with_processes: Whether processes have samples, each with its PID as a label.
+    """
     frame = state.frame
     is_current = frame is not None and is_frame_current(frame, state.age_seconds)
     has_driver = is_current and frame is not None and "driver" not in frame.problems
@@ -91,8 +96,9 @@ def metric_families(state: HostState) -> Iterator[Metric]:
     yield _labeled("gpumon_driver_info", "The NVIDIA driver.", ("driver_version", "cuda_version"), [(versions, 1.0)])
     yield from _host_families(frame.host)
     yield from _device_families(frame)
-    yield from _process_families(frame.devices, state.origins)
-    yield from _torch_families(state, frame.devices)
+    if with_processes:
+        yield from _process_families(frame.devices, state.origins)
+        yield from _torch_families(state, frame.devices)
     yield _alert_family(state, frame)
     yield _xid_family(state, frame)
 

@@ -34,7 +34,7 @@ class HostState(NamedTuple):
         alerts: The alerts that stand, worst first.
         origins: What started each process.
         probes: The connected probes, by PID as gpumon sees it.
-        xids: Number of Xids since gpumon started, by `Device.key` and Xid.
+        xids: Number of Xids since gpumon started, by `Device.key` and Xid; what came last is the last.
     """
 
     frame: Frame | None = None
@@ -117,7 +117,7 @@ class HostMonitor:
     def _count(self, event: DeviceEvent) -> None:
         key = (event.device_key, event.xid)
         if key in self._xids or len(self._xids) < _MAX_XIDS:
-            self._xids[key] += 1
+            self._xids[key] = self._xids.pop(key, 0) + 1
 
     def _run_calls(self) -> None:
         """Call what a background thread has delivered."""

@@ -1,5 +1,6 @@
 """`gpumon exporter` on the stand-in driver: what it serves, who may read it, faults, and its end."""
 
+import os
 import shutil
 import signal
 import socket
@@ -59,6 +60,18 @@ def test_it_serves_every_gpu_and_ends_with_its_collector(nvml_mock: NvmlMock) ->
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 128 + signal.SIGTERM
         assert all(wait_gone(pid, 5) for pid in children)
+
+
+def test_names_of_dcgm_and_a_page_without_processes(nvml_mock: NvmlMock) -> None:
+    environment = nvml_mock.environment(gpus=2, pids=[os.getpid()])
+    with exporting("--names", "dcgm", env=environment) as (_, url):
+        text = read(url)
+    assert len(values(text, "DCGM_FI_DEV_GPU_TEMP")) == 2
+    assert "gpumon_" not in text
+    with exporting("--no-processes", env=environment) as (_, url):
+        text = read(url)
+    assert len(values(text, "gpumon_gpu_power_watts")) == 2
+    assert "gpumon_process" not in text
 
 
 @needs_promtool

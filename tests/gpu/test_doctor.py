@@ -55,3 +55,20 @@ def test_hidden_gpus_are_a_failed_check(monkeypatch: pytest.MonkeyPatch) -> None
     assert results["environment.visible_devices"]["status"] == "fail"
     assert results["python1.available"]["status"] == "fail"
     assert results["driver.cuda"]["status"] == "ok", "the driver itself works"
+
+
+@needs_torch
+@pytest.mark.parametrize(("level", "seconds"), [("1", 2.0), ("2", 90.0)])
+def test_a_healthy_node_may_take_a_job(level: str, seconds: float) -> None:
+    command = [sys.executable, "-m", "gpumon", "check", "-r", level, "--json", "--python", str(TORCH_PYTHON)]
+    began = time.monotonic()
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    took = time.monotonic() - began
+    document = json.loads(done.stdout)
+    wrong = [check for check in document["checks"] if check["status"] in {"warn", "fail"}]
+    assert [check for check in wrong if not check["id"].startswith("host.")] == []
+    assert took <= seconds
+    if level == "2":
+        assert {"gpu.matmul", "gpu.transfer"} <= {
+            check["id"] for check in document["checks"] if check["status"] == "ok"
+        }

@@ -131,6 +131,7 @@ TOPOLOGY = PciTopology(
 LIMITS = HostLimits(
     shared_bytes=64 << 30,
     shared_free_bytes=63 << 30,
+    temporary_free_bytes=64 << 30,
     locked_bytes=None,
     open_files=1 << 20,
     processes=None,

@@ -229,6 +229,7 @@ static fault_t *find_fault(const char *kind, const char *arg, int dev) {
     return NULL;
 }
 static int garbage(const char *what, int dev) { return g_nfault && find_fault("garbage", what, dev) != NULL; }
+static int wrong(const char *what, int dev) { return g_nfault && find_fault("wrong", what, dev) != NULL; }
 
 /* ----------------------------------------------------------------------------------- call log */
 typedef struct fnrec { const char *name; atomic_ulong calls, errors; atomic_int reg; struct fnrec *next; } fnrec;
@@ -601,7 +602,7 @@ API nvmlReturn_t nvmlDeviceGetSupportedGraphicsClocks(nvmlDevice_t d, u32 m, u32
     *n = k; for (u32 i = 0; i < k; i++) v[i] = 1980 - 15 * i; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t d, nvmlPstates_t *v) { ENTER_DEV(d); NEED(v); *v = 0; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetPowerState(nvmlDevice_t d, nvmlPstates_t *v) { ENTER_DEV(d); NEED(v); *v = 0; return NVML_SUCCESS; }
-static u64 reasons(int d) { double u = util_of(d); return u < 1 ? 1 : u > 92 ? 4 : 0; }
+static u64 reasons(int d) { if (wrong("hot", d)) return 0x40; if (wrong("brake", d)) return 0x80; double u = util_of(d); return u < 1 ? 1 : u > 92 ? 4 : 0; }
 API nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t d, u64 *v) { ENTER_DEV(d); NEED(v); *v = reasons(d->idx); return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t d, u64 *v) { ENTER_DEV(d); NEED(v); *v = reasons(d->idx); return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetSupportedClocksEventReasons(nvmlDevice_t d, u64 *v) { ENTER_DEV(d); NEED(v); *v = 0x1ff; return NVML_SUCCESS; }
@@ -625,15 +626,15 @@ API nvmlReturn_t nvmlDeviceGetFanSpeed_v2(nvmlDevice_t d, u32 f, u32 *v) { ENTER
 API nvmlReturn_t nvmlDeviceGetNumFans(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = g_nan_fan ? 0 : 2; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = garbage("power", d->idx) ? 0xFFFFFFFFu : (u32)(powr_of(d->idx) * 1000); return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetPowerManagementMode(nvmlDevice_t d, nvmlEnableState_t *v) { ENTER_DEV(d); NEED(v); *v = 1; return NVML_SUCCESS; }
-API nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = garbage("powerlimit", d->idx) ? 0 : 700000; return NVML_SUCCESS; }
-API nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = garbage("powerlimit", d->idx) ? 0 : 700000; return NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = garbage("powerlimit", d->idx) ? 0 : wrong("cap", d->idx) ? 400000 : 700000; return NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = garbage("powerlimit", d->idx) ? 0 : wrong("cap", d->idx) ? 400000 : 700000; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = 700000; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t d, u32 *a, u32 *b) { ENTER_DEV(d); NEED(a && b); *a = 200000; *b = 700000; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t d, u64 *v) { ENTER_DEV(d); NEED(v); *v = (u64)energy_of(d->idx); return NVML_SUCCESS; }
 
 /* ------------------------------------------------------------------------- memory, utilisation */
 static void fill_mem(nvmlDevice_t d, u64 *total, u64 *res, u64 *fr, u64 *used) {
-    u64 tot = d->mig >= 0 ? g_memtotal / 8 : g_memtotal, u = usedmem_of(d->idx, d->mig), r = reserved_mem() / (d->mig >= 0 ? 8 : 1);
+    u64 tot = d->mig >= 0 ? g_memtotal / 8 : g_memtotal, u = usedmem_of(d->idx, d->mig) + (wrong("leak", d->idx) ? 8ULL << 30 : 0), r = reserved_mem() / (d->mig >= 0 ? 8 : 1);
     if (u + r > tot) u = tot - r;
     if (garbage("mem", d->idx)) { *total = tot; *res = r; *used = tot * 3; *fr = ~0ULL; return; }
     if (garbage("zeromem", d->idx)) { *total = *res = *used = *fr = 0; return; }
@@ -721,16 +722,16 @@ API nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t d, u32 *n, u32 *p) { E
 API nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t d, u32 pid, nvmlAccountingStats_t *s) { ENTER_DEV(d); (void)pid; (void)s; return NVML_ERROR_NOT_FOUND; }
 
 /* -------------------------------------------------------------------------------- modes, ECC */
-API nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t d, nvmlEnableState_t *v) { ENTER_DEV(d); NEED(v); *v = 1; return NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t d, nvmlEnableState_t *v) { ENTER_DEV(d); NEED(v); *v = !wrong("persistence", d->idx); return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetDisplayMode(nvmlDevice_t d, nvmlEnableState_t *v) { ENTER_DEV(d); NEED(v); *v = 0; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetDisplayActive(nvmlDevice_t d, nvmlEnableState_t *v) { ENTER_DEV(d); NEED(v); *v = 0; return NVML_SUCCESS; }
-API nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t d, nvmlComputeMode_t *v) { ENTER_DEV(d); NEED(v); *v = 0; return NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t d, nvmlComputeMode_t *v) { ENTER_DEV(d); NEED(v); *v = wrong("prohibited", d->idx) ? 2 : wrong("exclusive", d->idx) ? 3 : 0; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetDriverModel(nvmlDevice_t d, nvmlDriverModel_t *a, nvmlDriverModel_t *b) { ENTER_DEV(d); (void)a; (void)b; return NVML_ERROR_NOT_SUPPORTED; }
 #ifndef NVML_MOCK_OLD
 API nvmlReturn_t nvmlDeviceGetDriverModel_v2(nvmlDevice_t d, nvmlDriverModel_t *a, nvmlDriverModel_t *b) { ENTER_DEV(d); (void)a; (void)b; return NVML_ERROR_NOT_SUPPORTED; }
 #endif
 API nvmlReturn_t nvmlDeviceGetGpuOperationMode(nvmlDevice_t d, nvmlGpuOperationMode_t *a, nvmlGpuOperationMode_t *b) { ENTER_DEV(d); (void)a; (void)b; return NVML_ERROR_NOT_SUPPORTED; }
-API nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t d, nvmlEnableState_t *a, nvmlEnableState_t *b) { ENTER_DEV(d); NEED(a && b); *a = *b = 1; return NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t d, nvmlEnableState_t *a, nvmlEnableState_t *b) { ENTER_DEV(d); NEED(a && b); *a = !wrong("ecc", d->idx); *b = *a && !wrong("eccpending", d->idx); return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetDefaultEccMode(nvmlDevice_t d, nvmlEnableState_t *a) { ENTER_DEV(d); NEED(a); *a = 1; return NVML_SUCCESS; }
 static u64 eccn(int d, int unc) { fault_t *f = g_nfault ? find_fault("garbage", unc ? "eccdbe" : "eccsbe", d) : NULL; return f ? (u64)(rel() - f->start) + 1 : 0; }
 API nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t d, nvmlMemoryErrorType_t t, nvmlEccCounterType_t c, u64 *v) { ENTER_DEV(d); NEED(v); (void)c; *v = eccn(d->idx, t == 1); return NVML_SUCCESS; }
@@ -739,7 +740,7 @@ API nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t d, nvmlMemoryError
 API nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t d, nvmlPageRetirementCause_t c, u32 *n, u64 *a) { ENTER_DEV(d); (void)c; (void)n; (void)a; return NVML_ERROR_NOT_SUPPORTED; }
 API nvmlReturn_t nvmlDeviceGetRetiredPages_v2(nvmlDevice_t d, nvmlPageRetirementCause_t c, u32 *n, u64 *a, u64 *t) { ENTER_DEV(d); (void)c; (void)n; (void)a; (void)t; return NVML_ERROR_NOT_SUPPORTED; }
 API nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t d, nvmlEnableState_t *v) { ENTER_DEV(d); (void)v; return NVML_ERROR_NOT_SUPPORTED; }
-API nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t d, u32 *a, u32 *b, u32 *c, u32 *e) { ENTER_DEV(d); NEED(a && b && c && e); *a = *b = *c = *e = 0; return NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t d, u32 *a, u32 *b, u32 *c, u32 *e) { ENTER_DEV(d); NEED(a && b && c && e); *a = *b = 0; *c = (u32)wrong("rows", d->idx); *e = (u32)wrong("rowfail", d->idx); return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t d, nvmlRowRemapperHistogramValues_t *h) { ENTER_DEV(d); NEED(h); memset(h, 0, sizeof *h); h->max = 3072; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetAPIRestriction(nvmlDevice_t d, nvmlRestrictedAPI_t t, nvmlEnableState_t *v) { ENTER_DEV(d); NEED(v); (void)t; *v = 1; return NVML_SUCCESS; }
 
@@ -844,7 +845,7 @@ API nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *g) {
 }
 
 /* ----------------------------------------------------------------------------------------- MIG */
-API nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t d, u32 *a, u32 *b) { ENTER_DEV(d); NEED(a && b); *a = *b = g_migcount[d->idx] > 0; return NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t d, u32 *a, u32 *b) { ENTER_DEV(d); NEED(a && b); *a = g_migcount[d->idx] > 0; *b = *a || wrong("migpending", d->idx); return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = MIG_MAX; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = d->mig >= 0; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); if (d->mig < 0) return NVML_ERROR_NOT_SUPPORTED; *v = 7 + (u32)d->mig; return NVML_SUCCESS; }

@@ -5,7 +5,7 @@ They are gathered elsewhere. A frame of the collector is a fact, too. A fact tha
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from gpumon.core.problems import Problem
 
@@ -121,6 +121,7 @@ class HostLimits:
     Attributes:
         shared_bytes: Size of ``/dev/shm``.
         shared_free_bytes: Free space in it.
+        temporary_free_bytes: Free space in ``/tmp``.
         locked_bytes: Memory that a process may lock (``ulimit -l``); None means unlimited.
         open_files: Files that a process may open (``ulimit -n``); None means unlimited.
         processes: Processes that a user may have (``ulimit -u``); None means unlimited.
@@ -133,6 +134,7 @@ class HostLimits:
 
     shared_bytes: int | None = None
     shared_free_bytes: int | None = None
+    temporary_free_bytes: int | None = None
     locked_bytes: int | None = None
     open_files: int | None = None
     processes: int | None = None
@@ -173,6 +175,23 @@ class PciTopology:
     devices: tuple[PciDevice, ...] = ()
     redirecting: tuple[str, ...] = ()
     acs_problem: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the administrator expects of this host.
+
+    Attributes:
+        gpus: The number of GPUs; None for any.
+        model: A part of the name of every GPU; empty for any.
+    """
+
+    gpus: int | None = None
+    model: str = ""
+
+
+ANYTHING: Final = Expected()
+"""No expectation."""
 
 
 @dataclass(frozen=True, slots=True)

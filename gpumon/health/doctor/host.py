@@ -10,6 +10,8 @@ from gpumon.health.doctor.facts import CudaStart, HostLimits, PciTopology
 
 _MIN_SHARED_BYTES: Final = 1 << 30
 """A few DataLoader workers use up less than this; containers get 64 MiB by default."""
+_MIN_TEMPORARY_BYTES: Final = 1 << 30
+"""torch.compile and Triton write their kernels there."""
 _MIN_LOCKED_BYTES: Final = 64 << 20
 _MIN_FILES: Final = 4096
 _MIN_PROCESSES: Final = 4096
@@ -37,6 +39,16 @@ def shared_memory(limits: HostLimits) -> CheckResult:
     if free < _MIN_SHARED_BYTES:
         return warn(f"{text}: nearly full.", "Remove files that terminated programs left there: ls -la /dev/shm.")
     return ok(text)
+
+
+def temporary_folder(limits: HostLimits) -> CheckResult:
+    """The file system of temporary files has room for compiled kernels and checkpoints in the making."""
+    free = limits.temporary_free_bytes
+    if free is None:
+        return skip("There is no /tmp.")
+    if free < _MIN_TEMPORARY_BYTES:
+        return warn(f"Only {bytes_text(free)} free in /tmp.", "Remove old files from /tmp, or set TMPDIR.")
+    return ok(f"{bytes_text(free)} free in /tmp")
 
 
 def ulimits(limits: HostLimits) -> CheckResult:
@@ -150,6 +162,7 @@ def sysfs_bus_id(device: Device) -> str:
 
 HOST_CHECKS: Final = (
     DoctorCheck("host.shm", shared_memory, (HostLimits,)),
+    DoctorCheck("host.tmp", temporary_folder, (HostLimits,)),
     DoctorCheck("host.ulimits", ulimits, (HostLimits,)),
     DoctorCheck("host.cgroup", group_limits, (HostLimits,)),
     DoctorCheck("host.numa", numa, (Gpus, PciTopology, HostLimits)),

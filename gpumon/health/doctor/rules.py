@@ -5,23 +5,24 @@ from typing import Final
 
 from gpumon.core.model import Frame
 from gpumon.health.checks import Check
-from gpumon.health.doctor.check import Facts
+from gpumon.health.doctor.check import DoctorCheck, Facts
 from gpumon.health.doctor.devices import DEVICE_CHECKS
 from gpumon.health.doctor.driver import DRIVER_CHECKS
 from gpumon.health.doctor.environment import ENVIRONMENT_CHECKS
 from gpumon.health.doctor.facts import Pythons
 from gpumon.health.doctor.host import HOST_CHECKS
 from gpumon.health.doctor.python import PYTHON_FOUND, python_checks
+from gpumon.health.doctor.siblings import SIBLING_CHECKS
 
-DOCTOR_CHECKS: Final = (*DRIVER_CHECKS, *DEVICE_CHECKS, *HOST_CHECKS, *ENVIRONMENT_CHECKS)
+DOCTOR_CHECKS: Final = (*DRIVER_CHECKS, *DEVICE_CHECKS, *SIBLING_CHECKS, *HOST_CHECKS, *ENVIRONMENT_CHECKS)
 
 CHECK_IDS: Final = (*(check.id for check in DOCTOR_CHECKS), PYTHON_FOUND)
 """The checks that are known in advance; each Python with torch adds its own."""
 
 
-def ready(facts: Facts, done: Collection[str]) -> Iterator[Check]:
-    """Runs the checks whose facts are all there, without those that are done."""
-    for check in DOCTOR_CHECKS:
+def ready(facts: Facts, done: Collection[str], checks: Iterable[DoctorCheck] = DOCTOR_CHECKS) -> Iterator[Check]:
+    """Runs the checks whose facts are all there, without those that are done; those of Pythons if there are any."""
+    for check in checks:
         if check.id not in done and all(need in facts for need in check.needs):
             yield check.run(facts)
     if PYTHON_FOUND not in done and Pythons in facts and Frame in facts:

@@ -20,17 +20,19 @@ from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.health.checks import Check
-from gpumon.health.doctor.check import Facts, Gpus, gpus_of
+from gpumon.health.doctor.check import DoctorCheck, Facts, Gpus, gpus_of
 from gpumon.health.doctor.facts import (
+    ANYTHING,
     CudaStart,
     DriverFiles,
     Environment,
+    Expected,
     HostLimits,
     KernelErrors,
     PciTopology,
     Pythons,
 )
-from gpumon.health.doctor.rules import in_order, ready
+from gpumon.health.doctor.rules import DOCTOR_CHECKS, in_order, ready
 from gpumon.operations.doctor.children import Children, examine_pythons, own_python
 from gpumon.operations.doctor.files import SYSTEM_ROOT, driver_files, host_limits, kernel_errors
 from gpumon.operations.doctor.pci import pci_topology
@@ -57,12 +59,18 @@ class DoctorOptions:
         root: The root of the file system.
         variables: The environment variables.
         tests_gpus: Whether torch may run a first kernel on GPUs, which takes half a gigabyte of each for a moment.
+        checks: The checks; only the facts that they need are gathered.
+        with_pythons: Whether the Python interpreters are examined, too.
+        expected: What is expected of this host.
     """
 
     python: str | None = None
     root: Path = SYSTEM_ROOT
     variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     tests_gpus: bool = True
+    checks: tuple[DoctorCheck, ...] = DOCTOR_CHECKS
+    with_pythons: bool = True
+    expected: Expected = ANYTHING
 
 
 class _Gatherer(NamedTuple):
@@ -102,7 +110,7 @@ class Examination:
         self._named = None if self._options.python is None else every_interpreter(self._options.python)
         self._children = Children()
         self._stream = LiveStream(_INTERVAL_SECONDS)
-        self._facts: dict[type, object] = {}
+        self._facts: dict[type, object] = {Expected: self._options.expected}
         self._checks: list[Check] = []
         self._arrived: queue.SimpleQueue[tuple[type, object]] = queue.SimpleQueue()
         self._over = threading.Event()
@@ -142,7 +150,10 @@ class Examination:
 
     def _plan(self) -> tuple[_Gatherer, ...]:
         root = self._options.root
-        return (
+        needed = {need for check in self._options.checks for need in check.needs} | {Frame}
+        if self._options.with_pythons:
+            needed.add(Pythons)
+        gatherers = (
             _Gatherer(Frame, self._read_frame, _FRAME_SECONDS, "NVML"),
             _Gatherer(DriverFiles, lambda: driver_files(root), _FILE_SECONDS, "/proc"),
             _Gatherer(CudaStart, self._start_cuda, _DRIVER_SECONDS, "The CUDA driver library"),
@@ -152,6 +163,7 @@ class Examination:
             _Gatherer(Environment, self._environment, _FILE_SECONDS, "The system"),
             _Gatherer(Pythons, self._pythons, _PYTHON_SECONDS, "Python", after=Frame),
         )
+        return tuple(gatherer for gatherer in gatherers if gatherer.kind in needed)
 
     def _run(self) -> None:
         try:
@@ -192,7 +204,7 @@ class Examination:
         if kind is Frame:
             assert isinstance(fact, (Frame, Problem))
             self._facts[Gpus] = gpus_of(fact)
-        for check in ready(self._facts, {check.id for check in self._checks}):
+        for check in ready(self._facts, {check.id for check in self._checks}, self._options.checks):
             self._checks.append(check)
             self.inbox.put(check)
 

@@ -75,11 +75,12 @@ def host_limits(root: Path = SYSTEM_ROOT) -> HostLimits:
     """The resources that this process may use."""
     soft = dict(_LIMIT.findall(read_text(root / "proc/self/limits")))
     total_bytes = read_meminfo(root / "proc").get("MemTotal")
-    shared = _file_system(root / "dev/shm")
+    shared, temporary = _file_system(root / "dev/shm"), _file_system(root / "tmp")
     groups = list(control_groups(root / "proc/self", root / "sys/fs/cgroup"))
     return HostLimits(
         shared_bytes=None if shared is None else shared[0],
         shared_free_bytes=None if shared is None else shared[1],
+        temporary_free_bytes=None if temporary is None else temporary[1],
         locked_bytes=_number(soft.get("locked memory")),
         open_files=_number(soft.get("open files")),
         processes=_number(soft.get("processes")),
