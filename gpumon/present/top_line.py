@@ -56,7 +56,7 @@ class PlacedTab(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """What has room: the brand, all names (short ones) or that of the tab in front, the host, time, gaps."""
+    """What has room: the brand, all names or that of the tab in front, the host, time, gaps; or only short texts."""
 
     brand: bool
     all_names: bool
@@ -160,6 +160,7 @@ def _count(view: ViewState, tab: Tab) -> Span:
 def _right(view: ViewState, layout: _Layout) -> Line:
     """The host, the source with its state, and the time of the values."""
     frame = view.frame
+    source = (layout.is_short and view.position) or view.source
     spans = []
     if view.is_recording:
         spans.append(Span("REC ", Role.ERROR))
@@ -170,9 +171,9 @@ def _right(view: ViewState, layout: _Layout) -> Line:
     if view.silence_seconds:
         spans.append(Span(f"! silent {age_text(view.silence_seconds)} ", Role.ERROR))
     elif view.is_paused:
-        spans.append(Span(f"‖ {view.source} ", Role.WARNING))
+        spans.append(Span(f"‖ {source} ", Role.WARNING))
     else:
-        spans += [Span("● ", Role.ACCENT), Span(f"{view.source} ")]
+        spans += [Span("● ", Role.ACCENT), Span(f"{source} ")]
     if layout.clock and frame.time_seconds:
         spans.append(Span(f" {local_time_text(frame.time_seconds, '%H:%M')} ", Role.DIM))
     return merged(spans)

@@ -9,7 +9,7 @@ from gpumon.core.episodes import HistoryEventKind
 from gpumon.core.model import Frame
 from gpumon.core.store import Store
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS
-from gpumon.core.units import age_text
+from gpumon.core.units import age_text, clock_text
 from gpumon.health.alerts import (
     DEFAULT_THRESHOLDS,
     OUT_OF_MEMORY,
@@ -175,6 +175,7 @@ class FrameSession:
             frame=frame or _NO_FRAME,
             alerts=self._shown_alerts(frame, silence),
             source=source_text(self.stream, frame, paused=self.is_paused),
+            position="" if self._seekable is None else clock_text(self._seekable.position.seconds),
             silence_seconds=silence,
             is_this_host=self.is_this_host,
             alerts_over=tuple(self.alert_history.ended) if self._frozen is None else self._frozen.alerts_over,

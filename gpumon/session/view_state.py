@@ -142,7 +142,8 @@ class ViewState(NamedTuple):
         store: History of the devices; not a copy. The time range that is drawn ends at the frame.
         frame: The moment.
         alerts: Current alerts, the most severe first; `Alert.needs_attention` selects those that the header counts.
-        source: ByteSource of the frames and its state, such as ``live 1s``.
+        source: Where the frames come from and its state, such as ``live 1s``.
+        position: The moment of a recording, such as ``06:44``; empty for another source.
         silence_seconds: How long no frame has arrived, if that is too long; every value is older by as much.
         is_this_host: Whether the GPUs are those of the host that gpumon runs on.
         alerts_over: Alerts that have ended, the oldest first.
@@ -181,3 +182,4 @@ class ViewState(NamedTuple):
     is_recording: bool = False
     fleet: FleetState | None = None
     jobs: JobsState = JobsState()
+    position: str = ""

@@ -51,6 +51,14 @@ def test_the_source_and_the_tab_in_front_stay_down_to_sixty_columns(source: str,
             assert all(tab.name in shown for tab in TABS) or len(source) > 10
 
 
+def test_a_recording_names_its_tabs_on_eighty_columns() -> None:
+    recording = view("REPLAY demo 06:44/08:44 x1", position="06:44", alerts=(alert(Severity.CRITICAL),) * 2)
+    keys = {tab.name: tab.key for tab in TABS[:8]}
+    line = plain(top_line(recording, "GPUs", 80, keys)[0])
+    names = "1 GPUs 2 Procs 3 Mem 4 Jobs 5 Work 6 Alerts ●2 7 Explain 8 Doctor"
+    assert " ".join(line.split()) == f"{names} ● 06:44"
+
+
 def test_a_line_that_is_far_too_narrow_is_cut() -> None:
     for width in range(60):
         assert cell_len(text(view("REPLAY demo.jsonl 01:05/05:00 x1"), width=width)) == width
