@@ -45,7 +45,7 @@ class NagiosCommand(click.Command):
 
 
 @click.command(cls=NagiosCommand, short_help="Check whether this node may take a job.")
-@click.option("-r", "--level", type=click.IntRange(1, 2), default=1, show_default=True, help="How much is checked.")
+@click.option("--level", "-r", type=click.IntRange(1, 2), default=1, show_default=True, help="How much is checked.")
 @click.option(
     "--expect-gpus", type=click.IntRange(0), metavar="COUNT", help="Critical unless this number of GPUs responds."
 )

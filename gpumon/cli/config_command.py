@@ -231,9 +231,11 @@ def _has(command: click.Command, name: str) -> bool:
 
 
 def _variable(context: click.Context, option: click.Option) -> str | None:
-    """The variable of the environment that sets an option."""
+    """The variable of the environment that sets an option; of several names, the one that is set."""
     if isinstance(option.envvar, str):
         return option.envvar
+    if option.envvar:
+        return next((name for name in option.envvar if name in os.environ), option.envvar[0])
     prefix = context.auto_envvar_prefix
     return None if prefix is None else f"{prefix}_{option.name}".upper()
 

@@ -38,14 +38,13 @@ _IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option(
     "--report",
-    "folder",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
     help="Keep a report of the run in DIR, complete at any moment of it.",
 )
 @click.option("--no-flight-recorder", is_flag=True, help="Leave PyTorch's flight recorder as it is.")
 @debug_option
-def watch(command: tuple[str, ...], folder: Path | None, no_flight_recorder: bool) -> int:
+def watch(command: tuple[str, ...], report: Path | None, no_flight_recorder: bool) -> int:
     """Run COMMAND in place of gpumon, with the probe in every PyTorch process, including child processes and workers.
 
     For example: gpumon watch -- torchrun --nproc-per-node 8 train.py
@@ -66,8 +65,8 @@ def watch(command: tuple[str, ...], folder: Path | None, no_flight_recorder: boo
         reason = f"Command not found: {safe_text(command[0], 200)}."
         raise CommandError.missing(ProblemCode.NOT_FOUND, reason, "Check the name of the command and PATH.")
     environment = watched_environment(os.environ, has_recorder=not no_flight_recorder)
-    if folder is not None:
-        return _report(folder, program, command, environment)
+    if report is not None:
+        return _report(report, program, command, environment)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     for name in _IGNORED_BY_PYTHON:

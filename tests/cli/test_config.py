@@ -45,7 +45,9 @@ def recorded_with(monkeypatch: pytest.MonkeyPatch, *argv: str, **environment: st
     """The options that `gpumon record` receives."""
     seen: dict[str, Any] = {}
 
-    def record(stream: LiveStream, file: Path, duration: float | None, *, anonymize: bool, activity: bool) -> None:
+    def record(
+        stream: LiveStream, _: Path, duration: float | None, *, anonymize: bool, activity: bool, **__: object
+    ) -> None:
         seen.update(interval=stream.interval, duration=duration, anonymize=anonymize)
         assert activity
 

@@ -176,7 +176,7 @@ async def test_a_chart_without_points(monkeypatch: pytest.MonkeyPatch, only: Cal
     monkeypatch.setattr(Timeline, "columns", lambda *arguments: [None] * arguments[3])
     failed = await failures(builders.frame())
     assert set(failed) == {"device"}
-    assert failed["device"].startswith("the chart of utilization_gpu_percent, power_watts")
+    assert failed["device"].startswith("the chart of utilization_gpu_percent, temperature_celsius")
 
 
 async def test_a_screen_that_does_not_open(monkeypatch: pytest.MonkeyPatch, only: Callable[..., None]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpumon import cli
+from gpumon.present.palette import BUILT_IN
 from tests.cli.running import GPUMON, is_one_line, run
 
 MAX_SHARE_OF_SCREEN = 0.75
@@ -55,10 +56,11 @@ def test_bash_completes_commands_workloads_themes_and_metrics(environment: Envir
     file = tmp_path / ".config" / "gpumon" / "config.toml"
     file.parent.mkdir(parents=True)
     file.write_text('[themes.sea]\nprimary = "#048"\n')
-    assert completed_in_bash(["gpumon", "re"], environment) == {"record", "replay", "results"}
+    assert completed_in_bash(["gpumon", "re"], environment) == {"record", "replay", "report", "results"}
     assert completed_in_bash(["gpumon", "run", "mat"], environment) == {"matmul"}
     assert completed_in_bash(["gpumon", "--theme", ""], environment) == {
-        *("dark", "light", "ansi", "high-contrast", "mono", "sea")
+        *BUILT_IN,
+        "sea",
     }
     assert completed_in_bash(["gpumon", "demo", "--theme", "hi"], environment) == {"high-contrast"}
     assert completed_in_bash(["gpumon", "export", "--metrics", "power_watts,power_l"], environment) == {
