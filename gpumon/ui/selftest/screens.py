@@ -197,6 +197,7 @@ async def why(walk: Walk) -> str:
         await walk.pilot.press("escape")
         return "asks before it loads the probe"
     report = screen.report
+    assert report is not None
     if not isinstance(report, Problem) and "passive" in report.stages:
         raise FailedError("the selftest has a probe")
     await walk.pilot.press("escape")
