@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final
 
 from gpumon.core.json_fields import object_in
@@ -14,7 +15,7 @@ from gpumon.operations.recorded_file import connected_watcher
 from gpumon.workload_runs.interpreter import find_interpreter
 
 _RUN_SECONDS: Final = 60.0
-_GPUMON: Final = (sys.executable, "-m", "gpumon")
+_GPUMON: Final = (sys.executable, str(Path(__file__).resolve().parents[1] / "__main__.py"))
 _WORKLOAD: Final = (
     *("run", "matmul", "--device", "cuda:0", "--json"),
     *("--set", "size=1024", "--set", "duration=1.5", "--set", "memory_percent=1"),

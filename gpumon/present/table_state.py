@@ -1,8 +1,8 @@
 """How a table shows its rows: which ones, in which order, and in which columns."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Final, Generic, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final, Generic
 
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut
 from gpumon.present.paint.table import Column, RowT
@@ -25,7 +25,8 @@ def visible_columns(columns: Sequence[Column[RowT]], state: TableState) -> tuple
     return tuple(chosen or (column for column in columns if not column.is_optional))
 
 
-class Arrangement(NamedTuple, Generic[RowT]):
+@dataclass(frozen=True, slots=True)
+class Arrangement(Generic[RowT]):
     """The rows that a table shows.
 
     Attributes:

@@ -72,7 +72,7 @@ async def selftest(
         movie: File for a moving picture of a tour, or None.
         fleet: The Prometheus or the hosts to read, or None.
     """
-    app = GpumonApp(stream, theme=theme, user_palettes=user_palettes, fleet=fleet)
+    app = GpumonApp(stream, theme=theme, user_palettes=user_palettes, fleet=fleet, load_probe="never")
     app.navigation.doctor_options = DoctorOptions(tests_gpus=False)
     walk = Walk(app, stream, size, pictures)
     steps, deadline = STEPS, TIMEOUT_SECONDS

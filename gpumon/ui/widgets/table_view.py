@@ -281,7 +281,8 @@ class TableView(Vertical, Generic[RowT]):
         shown = visible_columns(self._columns, self.state)
         self._placed = scrolled_columns(shown, self._scrolled, width - MARGIN - _SCROLL_BAR)
         self._has_more = len(self._placed) + self._scrolled < len(shown)
-        rows, problem = self._all_rows.arranged(self.state)
+        arrangement = self._all_rows.arranged(self.state)
+        rows, problem = arrangement.rows, arrangement.problem
         self._rows = self.regroup(rows)
         with self.app.batch_update():
             self._headings.show([self.heading(width)])

@@ -317,8 +317,8 @@ def test_a_range_is_said_where_a_cure_removes_the_time_and_is_at_most_20_percent
     launches = TraceEvidence(
         kernels_count=900, median_kernel_seconds=2e-6, without={"launches": 0.03, "least launches": 0.032}
     )
-    for observed in (evidence({SYNC: 0.7}, QUIET, GPU, unclear), evidence({HOST: 0.7}, QUIET, GPU, launches)):
-        cause = judge_run(observed).causes[0]
+    for seen in (evidence({SYNC: 0.7}, QUIET, GPU, unclear), evidence({HOST: 0.7}, QUIET, GPU, launches)):
+        cause = judge_run(seen).causes[0]
         assert (cause.bound_range, cause.bound_seconds, cause.bound_text) == (None, 0.03, "30.0 ms at best")
 
 

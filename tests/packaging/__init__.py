@@ -1,0 +1,1 @@
+"""How gpumon is packaged."""
