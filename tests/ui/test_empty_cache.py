@@ -98,7 +98,7 @@ async def test_figures_from_before_the_answer_do_not_tell_what_came_back(trainin
             training.stream.put(moment(later, gpu(32 * GIB, **old), builders.device(1)))
             await pilot.pause()
             assert dialog.phase is Phase.ANSWERED
-            assert "river" not in screen_text(training.app)
+            assert "The driver " not in screen_text(training.app)
         training.stream.put(moment(later, gpu(22 * GIB), builders.device(1)))
         await pilot.pause()
         assert "The driver agrees" in screen_text(training.app)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpumon.core.device_use import FREE_SAMPLES
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens.choice import NotifyWhenDialog
 from tests import builders
@@ -28,7 +29,8 @@ async def test_waiting_for_a_free_gpu(keys: tuple[str, ...]) -> None:
         await pilot.press("enter", "escape")
         await pilot.pause()
         assert "notify:1" in screen_lines(app)[0]
-        stream.put(builders.frame(devices=(builders.device(0, processes=()),), monotonic_seconds=102.0))
+        for second in range(FREE_SAMPLES):
+            stream.put(builders.frame(devices=(builders.device(0, processes=()),), monotonic_seconds=102.0 + second))
         await pilot.pause()
         assert [notice.message for notice in app._notifications] == ["GPU 0 is free."]
         assert "notify:" not in screen_lines(app)[0]
