@@ -160,7 +160,9 @@ def _count(view: ViewState, tab: Tab) -> Span:
 def _right(view: ViewState, layout: _Layout) -> Line:
     """The host, the source with its state, and the time of the values."""
     frame = view.frame
-    source = (layout.is_short and view.position) or view.source
+    source = view.source
+    if layout.is_short and view.position:
+        source = f"PAUSED {view.position}" if view.is_paused else view.position
     spans = []
     if view.is_recording:
         spans.append(Span("REC ", Role.ERROR))

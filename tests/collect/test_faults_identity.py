@@ -46,7 +46,7 @@ async def drawn(*frames: Frame) -> tuple[list[str], list[str]]:
 
 def rows(lines: list[str]) -> list[int]:
     """The GPUs whose rows are in sight."""
-    matches = (re.match(r"[▸ ] *(\d+) +[█▉▊▋▌▍▎▏░]+ +\d+% ", line) for line in lines)
+    matches = (re.match(r"[▸ ] *(\d+) +[━╸─]+ +\d+% ", line) for line in lines)
     return [int(match[1]) for match in matches if match]
 
 

@@ -17,7 +17,7 @@ def test_braille_blocks_and_lines_are_paths_and_words_keep_their_cells() -> None
     assert texts == {12.2: "50%", 158.6: "ok"}, "the cells of the words, counted from the left end"
     drawn = [path.get("d", "") for path in root.iter("path")]
     assert len(drawn) == 5
-    assert drawn[1] == "M73.2 1.5h24.4v24.4h-24.4z", "two full cells are one rectangle"
+    assert drawn[1] == "M73.2 3h24.4v21.5h-24.4z", "two full cells are one rectangle"
     assert all(re.fullmatch(r"(M[\d.]+ [\d.]+h[\d.]+v[\d.]+h-[\d.]+z)+", path) for path in drawn)
     assert [path.get("fill-opacity") for path in root.iter("path")] == [None, None, None, None, "0.25"]
     assert {path.get("class") for path in root.iter("path")} == {"r1"}

@@ -209,7 +209,7 @@ def test_a_paste_that_is_not_utf8_is_explained(environment: dict[str, str]) -> N
         opened(terminal).send("7")
         terminal.wait_for("Explain an error")
         terminal.send(b"\x1b[200~caf\xe9 qqq \xff\r\nRuntimeError: CUDA error: out of memory\r\n\x1b[201~")
-        shown = terminal.wait_for("DO       List the processes")
+        shown = terminal.wait_for("1 DO     List the processes")
         assert "caf\ufffd qqq \ufffd" in shown
         terminal.send("\x03")
         assert terminal.wait_exit() == 0
@@ -333,7 +333,7 @@ def test_ctrl_z_and_fg_in_a_shell(environment: dict[str, str]) -> None:
         terminal.send("?")
         terminal.wait_for("KEYS")
         prompts = terminal.raw.count(b"prompt$")
-        terminal.send("q")
+        terminal.send("qq")  # the first one closes the help
         deadline = time.monotonic() + 10
         while not (terminal.restored() and terminal.cooked() and terminal.raw.count(b"prompt$") > prompts):
             assert time.monotonic() < deadline, terminal.screen()

@@ -568,7 +568,7 @@ async def test_beginning_and_end_are_marked_on_the_strips(columns: dict[str, tup
                 entry.state.result, entry.state.end = ended.state.result, ended.state.end
             stream.put(builders.frame(monotonic_seconds=100.0 + 4 * number))
             await pilot.pause()
-        rows = [text for text in screen_text(app).splitlines() if "69/140G" in text]
+        rows = [text for text in screen_text(app).splitlines() if "69/140 GiB" in text]
         assert [text.count(MARK) for text in rows] == [2 * strips, 0], "begin and end, on each strip of its GPU"
         places = [place for place, cell in enumerate(rows[0]) if cell == MARK]
         assert places[1] - places[0] == 10
