@@ -209,7 +209,7 @@ def _renumbered(value: Any, name: str = "") -> Any:  # noqa: ANN401
         return str(int(value) + STEP)
     if not isinstance(value, str):
         return value
-    text = re.sub(r"\bGPU (\d)", lambda match: f"GPU {int(match[1]) + STEP}", value)
+    text = re.sub(r"\bGPU (\d+)\b(?! %)", lambda match: f"GPU {int(match[1]) + STEP}", value)
     return f"{text}b" if name in {"key", "id"} else text
 
 
