@@ -1,8 +1,10 @@
 """Examines why a training run is slow: observes it through its probe, together with its GPU and the host."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -35,6 +37,9 @@ SETTLE_SECONDS: Final = 3.0
 _GRACE_SECONDS: Final = 35.0
 POLL_SECONDS: Final = 0.1
 _STACKS_SECONDS: Final = 0.5
+_BUSY_SECONDS: Final = 8.0
+"""How long the probe may refuse, because it rests for at most 5 s after it has answered another gpumon."""
+_RETRY_SECONDS: Final = 0.5
 _NO_PROBE: Final = "Start the program with gpumon watch -- python train.py, or add a probe with gpumon attach {pid}."
 PASSIVE: Final = "passive"
 TRACE: Final = "trace"
@@ -263,22 +268,25 @@ def _observe(
         device.find(watcher.probes, SETTLE_SECONDS)
         device.begin()
     host = HostObserver(pid)
-    begin = time.monotonic()
+    start = begin = time.monotonic()
     hertz = round(min(max(_SAMPLES / seconds, _MIN_HERTZ), _MAX_HERTZ))
-    number = watcher.ask(pid, RequestKind.OBSERVE, milliseconds=round(1000 * seconds), hertz=hertz)
+    observe = partial(watcher.ask, pid, RequestKind.OBSERVE, milliseconds=round(1000 * seconds), hertz=hertz)
+    number, next_try = observe(), math.inf
     next_stacks = begin + _STACKS_SECONDS
     while (now := time.monotonic()) < begin + seconds + _GRACE_SECONDS:
         listener.note("observing", min(now - begin, seconds), seconds)
-        for message in watcher.inbox.drain():
-            if not isinstance(message, Answer) or message.pid != pid:
-                continue
-            if message.id == number:
+        for message in _answers(watcher, pid):
+            if message.id == number and _is_busy(message) and now < start + _BUSY_SECONDS:
+                next_try = now + _RETRY_SECONDS
+            elif message.id == number:
                 return Observed(_observation(probe, message), host.evidence())
             if isinstance(message.result, tuple):
                 host.add_stacks([item for item in message.result if isinstance(item, ThreadStack)])
         host.poll()
         if device is not None:
             device.poll(watcher.probes)
+        if next_try <= now:
+            number, next_try, begin = observe(), math.inf, now
         if next_stacks <= now < begin + seconds - _STACKS_SECONDS:
             next_stacks = now + _STACKS_SECONDS
             watcher.ask(pid, RequestKind.STACKS)
@@ -288,6 +296,16 @@ def _observe(
         Problem(ProblemCode.UNRESPONSIVE, f"The probe of process {pid} has not answered."),
         ExitCode.MISSING_PREREQUISITE,
     )
+
+
+def _answers(watcher: ProbeSource, pid: int) -> list[Answer]:
+    """What the probe of a process has answered since the last call."""
+    return [message for message in watcher.inbox.drain() if isinstance(message, Answer) and message.pid == pid]
+
+
+def _is_busy(answer: Answer) -> bool:
+    """Whether the probe has just answered another gpumon, or still does."""
+    return answer.problem is not None and "try again" in answer.problem.reason
 
 
 def evidence_of(

@@ -84,7 +84,11 @@ def test_the_cause_its_line_and_the_sum(training: subprocess.Popen[bytes]) -> No
     assert document["device"] is None
     assert document["stages"] == ["passive"]
 
-    text = why(training.pid, "--seconds", "1").stdout
+    command = [sys.executable, "-m", "gpumon", "why", str(training.pid), "--seconds", "1"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as other:
+        text = why(training.pid, "--seconds", "1").stdout
+        assert other.communicate()[1] == "", "a probe that rests, or answers another gpumon, is asked again"
+        assert other.returncode == 1
     assert "Sleeping" in text
     assert "sleepy.py:13" in text
 
