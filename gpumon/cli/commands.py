@@ -96,7 +96,10 @@ def gpumon(  # noqa: PLR0917 - click passes them by name
 @read_only_option
 @debug_option
 def demo(speed: float, history: float, theme: str, mouse: bool, read_only: bool) -> None:
-    """Play the bundled recording of a host with eight GPUs."""
+    """Play the bundled recording of eight H200 GPUs: two real recordings of four, side by side.
+
+    What each GPU shows was measured, but not all at the same time; the values of the host are those of the first four.
+    """
     from gpumon.streams.replay import open_demo
 
     show(open_demo(speed), theme, mouse, history, is_read_only=read_only)
