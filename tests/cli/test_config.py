@@ -167,8 +167,7 @@ def test_a_changed_key_and_a_theme_reach_the_screen(nvml_mock: NvmlMock, write: 
         assert b"48;2;11;31;42" in terminal.raw
         terminal.send("q?")
         terminal.wait_for("Cursor up")  # q no longer quits
-        terminal.send("\x1b")
-        terminal.wait_for("H200")
+        terminal.send("?")  # closes the help
         terminal.send("\x1b[21~")
         assert terminal.wait_exit() == 0
 

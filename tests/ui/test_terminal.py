@@ -172,7 +172,7 @@ def test_quit_key_works_whatever_the_driver_does(
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("key", ["\x03", "q"])
+@pytest.mark.parametrize("key", ["\x03", "qq"])
 def test_ctrl_c_and_q_in_the_help(environment: dict[str, str], key: str) -> None:
     with Terminal(GPUMON, environment, rows=50) as terminal:
         opened(terminal).send("?")
@@ -197,8 +197,7 @@ def test_bytes_that_are_no_keys_do_nothing(environment: dict[str, str]) -> None:
                 terminal.send(some)
             terminal.send("?")
             terminal.wait_for("KEYS")
-            terminal.send("\x1b")
-            terminal.wait_for(ROWS)
+            terminal.send("?")  # closes the help; escape would wait for what may follow it
         terminal.send("q")
         assert terminal.wait_exit() == 0
         assert_given_back(terminal)
@@ -284,7 +283,7 @@ def test_a_terminal_that_is_not_read_holds_up_nothing_else(nvml_mock: NvmlMock, 
             assert times[-1] - times[0] > 4
             assert max(later - earlier for earlier, later in pairwise(times)) < 2, "the history has no gap"
             assert memory_mebibytes(terminal.pid) < before + 30
-            terminal.send("q")
+            terminal.send("qq")  # the first one closes the help
             assert terminal.wait_exit() == 0
     finally:
         recorder.terminate()

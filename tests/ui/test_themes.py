@@ -276,9 +276,7 @@ def demo(**environment: str) -> bytes:
         terminal.wait_for("pretrain")
         terminal.send("\x1b[B\x1b[B?")
         terminal.wait_for("Cursor up")
-        terminal.send("\x1b")
-        terminal.wait_for("pretrain")
-        terminal.send("q")
+        terminal.send("qq")  # the first one closes the help
         assert terminal.wait_exit() == 0
         return terminal.raw
 
