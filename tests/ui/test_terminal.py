@@ -25,7 +25,7 @@ pytestmark = pytest.mark.xdist_group("clock")
 GPUMON = (PROGRAM, "--interval", "0.2")
 ROWS = r"▸ *0 .*\d%"
 """A screen with values on it."""
-BAR = "[█▉▊▋▌▍▎▏░]+ "
+BAR = "[━╸─]+ "
 
 QUIT_GUARD_SECONDS = 3.0
 """It takes 0.1 to 0.2 s; a loaded machine of a CI service is given more."""
@@ -248,7 +248,7 @@ def flood(terminal: Terminal) -> None:
     """Stops reading and makes it draw far more than the kernel keeps."""
     terminal.pause_reading()
     for _ in range(12):
-        terminal.send("T")
+        terminal.send("\x0c")
         time.sleep(0.02)
 
 
