@@ -3,10 +3,36 @@
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["explain", "frames", "memory", "pick", "processes", "snapshot", "why"]
+__all__ = [
+    "Collector",
+    "explain",
+    "frames",
+    "memory",
+    "pick",
+    "process",
+    "processes",
+    "recording",
+    "select_devices",
+    "send_signal",
+    "snapshot",
+    "why",
+]
 
 if TYPE_CHECKING:
-    from gpumon.api import explain, frames, memory, pick, processes, snapshot, why
+    from gpumon.api import (
+        Collector,
+        explain,
+        frames,
+        memory,
+        pick,
+        process,
+        processes,
+        recording,
+        select_devices,
+        send_signal,
+        snapshot,
+        why,
+    )
 else:
 
     def __getattr__(name: str) -> object:

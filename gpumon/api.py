@@ -16,6 +16,7 @@ remedy. The driver is called in a separate process. Each function imports what i
 
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         Switch,
     )
     from gpumon.core.problems import Problem, ProblemCode
+    from gpumon.core.statistics import MetricSummary, Summary
     from gpumon.core.steps import StepProgress
     from gpumon.errors.answer import Advice, LogAnswer
     from gpumon.errors.entry import Fix, KnownError
@@ -46,14 +48,17 @@ if TYPE_CHECKING:
     from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence, StepAccount, StepShare
     from gpumon.insight.bottlenecks.slowness_verdict import SlownessVerdict
     from gpumon.operations.pick import PickedDevices
+    from gpumon.operations.process_record import ProcessRecord
     from gpumon.operations.waterfall import GpuProcess, MemoryPart, PartKind
     from gpumon.operations.why.examination import WhyReport
     from gpumon.streams.base import Stream
+    from gpumon.streams.live import LiveStream
 
 __all__ = [
     "Advice",
     "AllocatorStatistics",
     "Bottleneck",
+    "Collector",
     "ComputeMode",
     "Device",
     "DeviceEvent",
@@ -69,6 +74,7 @@ __all__ = [
     "LogAnswer",
     "Match",
     "MemoryPart",
+    "MetricSummary",
     "MigInstance",
     "PartKind",
     "PickedDevices",
@@ -76,18 +82,24 @@ __all__ = [
     "ProblemCode",
     "Process",
     "ProcessKind",
+    "ProcessRecord",
     "SlownessEvidence",
     "SlownessVerdict",
     "StepAccount",
     "StepProgress",
     "StepShare",
+    "Summary",
     "Switch",
     "WhyReport",
     "explain",
     "frames",
     "memory",
     "pick",
+    "process",
     "processes",
+    "recording",
+    "select_devices",
+    "send_signal",
     "snapshot",
     "why",
 ]  # fmt: skip
@@ -99,6 +111,7 @@ _RECORDS: Final[Mapping[str, tuple[str, ...]]] = {
         *("Process", "ProcessKind", "Switch"),
     ),
     "core.problems": ("Problem", "ProblemCode"),
+    "core.statistics": ("MetricSummary", "Summary"),
     "core.steps": ("StepProgress",),
     "errors.answer": ("Advice", "LogAnswer"),
     "errors.entry": ("Fix", "KnownError"),
@@ -108,6 +121,7 @@ _RECORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "insight.bottlenecks.slowness_evidence": ("SlownessEvidence", "StepAccount", "StepShare"),
     "insight.bottlenecks.slowness_verdict": ("SlownessVerdict",),
     "operations.pick": ("PickedDevices",),
+    "operations.process_record": ("ProcessRecord",),
     "operations.waterfall": ("GpuProcess", "MemoryPart", "PartKind"),
     "operations.why.examination": ("WhyReport",),
 }
@@ -116,6 +130,10 @@ MIN_INTERVAL_SECONDS: Final = 0.1
 MAX_INTERVAL_SECONDS: Final = 3600.0
 _TICK_SECONDS: Final = 0.25
 """How soon a waiting iterator notices that it was closed."""
+_JOIN_SECONDS: Final = 2.0
+_ACTIVITY_INTERVAL_SECONDS: Final = 0.25
+_ACTIVITY_SECONDS: Final = 8.0
+"""Counters need two samples, which the GPUs get in turn."""
 _LOG_SUFFIXES: Final = frozenset({".log", ".txt", ".out", ".err", ".gz"})
 
 if not TYPE_CHECKING:
@@ -223,25 +241,236 @@ def frames(interval: float = 1.0) -> FrameIterator:
     Raises:
         ValueError: The interval is out of range.
     """
+    return FrameIterator(_live(interval))
+
+
+def _live(interval: float) -> "LiveStream":
     if not MIN_INTERVAL_SECONDS <= interval <= MAX_INTERVAL_SECONDS:
         raise ValueError(f"interval must be from {MIN_INTERVAL_SECONDS:g} to {MAX_INTERVAL_SECONDS:g} seconds")
     from gpumon.streams.live import LiveStream
 
-    return FrameIterator(LiveStream(interval))
+    return LiveStream(interval)
 
 
-def snapshot() -> "Frame":
+def snapshot(*, activity: bool = False) -> "Frame":
     """One sample of this host; takes about half a second.
 
     Without a driver, the frame has no devices, and its ``problems`` have the reason.
+
+    Args:
+        activity: Whether to also sample what is read on request: activity of the multiprocessors and tensor cores, PCIe
+            and NVLink rates, energy, and ``sm_percent`` of each process. This takes some seconds.
 
     Raises:
         GpumonError: The collector did not respond within ten seconds.
     """
     from gpumon.operations.one_shot import sample_frame
 
+    if not activity:
+        with _public_errors():
+            return sample_frame()
+    with Collector(_ACTIVITY_INTERVAL_SECONDS) as collector:
+        deadline = time.monotonic() + _ACTIVITY_SECONDS
+        while not _has_activity(frame := collector.frame) and time.monotonic() < deadline:
+            time.sleep(_ACTIVITY_INTERVAL_SECONDS)
+    return frame
+
+
+def _has_activity(frame: "Frame") -> bool:
+    """Whether each GPU has its activity, or will not have it."""
+    from gpumon.core.problems import ProblemCode
+
+    problems = [
+        record.problems.get(name)
+        for device in frame.devices
+        for record, name in (
+            (device, "sm_activity_percent"),
+            *((item, "sm_percent") for item in device.processes or ()),
+        )
+    ]
+    return not any(problem is not None and problem.code is ProblemCode.NOT_READ for problem in problems)
+
+
+@final
+class Collector:
+    """Samples this host in the background, for the mean, minimum and maximum of an epoch.
+
+        with gpumon.Collector() as collector:
+            for epoch in range(10):
+                train()
+                log(collector.summary("epoch").flat())
+
+    One thread reads what a separate process samples, which is a new program: nothing of your process is forked, and no
+    CUDA context is created.
+
+    Args:
+        interval: Seconds between samples, 0.1 to 3600.
+        activity: Whether to sample what is read on request too; see `snapshot`.
+
+    Raises:
+        ValueError: The interval is out of range.
+    """
+
+    def __init__(self, interval: float = 1.0, *, activity: bool = True) -> None:
+        from gpumon.core.statistics import Statistics
+
+        self._stream = _live(interval)
+        self._has_activity = activity
+        self._lock = threading.Lock()
+        self._arrived = threading.Event()
+        self._newest: Frame | None = None
+        self._error: GpumonError | None = None
+        self._since_start = Statistics()
+        self._by_tag: dict[str, Statistics] = {}
+        self._frames: FrameIterator | None = None
+
+    def __enter__(self) -> "Collector":
+        """Start, and wait for the first frame.
+
+        Raises:
+            GpumonError: The collector did not respond.
+        """
+        self._frames = FrameIterator(self._stream)
+        self._thread = threading.Thread(target=self._run, args=(self._frames,), name="gpumon-collector", daemon=True)
+        self._thread.start()
+        self._arrived.wait()
+        if self._error is not None:
+            raise self._error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def frame(self) -> "Frame":
+        """The newest frame."""
+        if self._newest is None:
+            raise RuntimeError("the collector has not been started: use it in a with statement")
+        return self._newest
+
+    def summary(self, tag: str = "") -> "Summary":
+        """Mean, minimum and maximum since the previous summary with this tag, or since the start.
+
+        Args:
+            tag: A name, such as ``epoch``. Each tag has its time range, so that those of epochs and steps overlap.
+        """
+        from gpumon.core.statistics import Statistics
+
+        with self._lock:
+            ended = self._by_tag.get(tag, self._since_start)
+            self._by_tag[tag] = Statistics()
+            return ended.summary(tag)
+
+    def close(self) -> None:
+        """End the thread and the process that samples. May be called again."""
+        if self._frames is not None:
+            self._frames.close()
+            self._thread.join(_JOIN_SECONDS)
+
+    def _run(self, frames: FrameIterator) -> None:
+        try:
+            for frame in frames:
+                if self._has_activity and frame.devices:
+                    self._stream.request_on_demand([device.key for device in frame.devices])
+                with self._lock:
+                    for statistics in (self._since_start, *self._by_tag.values()):
+                        statistics.add(frame)
+                self._newest = frame
+                self._arrived.set()
+        except GpumonError as error:
+            self._error = error
+        self._arrived.set()
+
+
+def recording(path: "str | os.PathLike[str]") -> "Iterator[Frame]":
+    """The frames of a recording of ``gpumon record``, oldest first.
+
+    Raises:
+        GpumonError: It cannot be opened, or has no frame.
+    """
+    from pathlib import Path
+
+    from gpumon.streams.recording import RecordingReader
+
     with _public_errors():
-        return sample_frame()
+        reader = RecordingReader(Path(path))
+    try:
+        for record in reader:
+            yield record.frame
+    finally:
+        reader.close()
+
+
+def select_devices(
+    device: str = "all",
+    *,
+    free: bool = False,
+    free_memory_bytes: float | None = None,
+    max_utilization_percent: float | None = None,
+) -> "tuple[Device, ...]":
+    """The GPUs that fit now, those with the most free memory first; nothing is reserved, unlike with `pick`.
+
+    Args:
+        device: Choose from these: ``all``, or indices, MIG instances, ranges and UUIDs such as ``0-3,5:0``. Of a GPU in
+            MIG mode, its instances.
+        free: Whether no process may compute on it.
+        free_memory_bytes: Free memory that it needs.
+        max_utilization_percent: Its highest utilization; a GPU whose utilization is unknown does not fit.
+
+    Raises:
+        GpumonError: A device does not exist, or there is no driver.
+    """
+    from gpumon.core import device_use
+    from gpumon.operations import device_selection
+
+    frame = snapshot()
+    problem = frame.problems.get("driver")
+    if problem is not None and not frame.devices:
+        raise GpumonError(problem)
+    with _public_errors():
+        chosen = device_selection.select_devices(device, frame.devices)
+
+    def fits(gpu: "Device") -> bool:
+        utilization = gpu.get("utilization_gpu_percent")
+        is_idle = max_utilization_percent is None or (
+            utilization is not None and utilization <= max_utilization_percent
+        )
+        memory = gpu.get("memory_free_bytes") or 0.0
+        return (not free or device_use.is_empty(gpu)) and memory >= (free_memory_bytes or 0.0) and is_idle
+
+    devices = filter(fits, device_selection.with_instances(chosen, frame.devices))
+    return tuple(sorted(devices, key=lambda gpu: -(gpu.get("memory_free_bytes") or 0.0)))
+
+
+def process(pid: int) -> "ProcessRecord":
+    """A process on the GPUs of this host: arguments, parent, children, and its memory and steps. Takes about a second.
+
+    Raises:
+        GpumonError: The process uses no GPU, the collector did not respond, or there is no driver.
+    """
+    from gpumon.operations.process_record import read_process
+
+    with _public_errors():
+        return read_process(pid)
+
+
+def send_signal(target: "ProcessRecord", signal: str = "TERM") -> None:
+    """Send a signal to exactly this process, never to a later one with its PID.
+
+    Args:
+        target: What `process` returned.
+        signal: ``INT``, ``TERM`` or ``KILL``.
+
+    Raises:
+        GpumonError: Nothing was sent, and the reason says why.
+        ValueError: There is no such signal.
+    """
+    from gpumon.operations.process_record import signal_process
+
+    with _public_errors():
+        signal_process(target, signal)
 
 
 def processes() -> "tuple[GpuProcess, ...]":

@@ -5,25 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpumon.cli.options import Command, SharedOption
+from gpumon.cli.options import Command, load_probe_option
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 
 if TYPE_CHECKING:
     from gpumon.operations.targets import TrainingTarget
-
-
-def load_probe_option(command: Command) -> Command:
-    """The option of gpumon and of every command that may load a probe."""
-    return click.option(
-        "--load-probe",
-        cls=SharedOption,
-        type=click.Choice(["ask", "own", "never"]),
-        default="ask",
-        show_default=True,
-        show_envvar=True,
-        help="Before the probe is loaded into a process that has none: ask; ask only for processes of other users; "
-        "never load it.",
-    )(command)
 
 
 def attach_options(command: Command) -> Command:

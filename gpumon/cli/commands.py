@@ -10,7 +10,6 @@ import click
 
 from gpumon import __version__
 from gpumon.cli.appearance import ThemeName
-from gpumon.cli.attaching import load_probe_option
 from gpumon.cli.group import CommandGroup, LateCommands, appearance, command_defaults
 from gpumon.cli.options import (
     Seconds,
@@ -18,6 +17,7 @@ from gpumon.cli.options import (
     history_option,
     interval_option,
     json_option,
+    load_probe_option,
     read_only_option,
     screen_options,
     since_option,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from gpumon.ui.selftest import Check, Pictures
 
-DEMO_SECONDS: Final = 100.0
+DEMO_SECONDS: Final = 292.0
 """The position in the bundled recording at which the screens show the most."""
 _MAX_SIZE: Final = 1000
 
@@ -237,6 +237,8 @@ def selftest(  # noqa: PLR0917 - click passes them by name
         screens.mkdir(parents=True, exist_ok=True)
     from gpumon.ui.selftest import Pictures, document
 
+    if use_demo:
+        os.environ["XDG_STATE_HOME"] = os.devnull  # a picture does not show how this user has sorted a table
     names = tuple(filter(None, (only or "").split(",")))
     pictures = None if screens is None else Pictures(screens, names)
     missing = None if use_demo else _missing_driver()

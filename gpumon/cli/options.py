@@ -209,6 +209,20 @@ def read_only_option(command: Command) -> Command:
     )(command)
 
 
+def load_probe_option(command: Command) -> Command:
+    """The option of gpumon and of every command that may load a probe."""
+    return click.option(
+        "--load-probe",
+        cls=SharedOption,
+        type=click.Choice(["ask", "own", "never"]),
+        default="ask",
+        show_default=True,
+        show_envvar=True,
+        help="Before the probe is loaded into a process that has none: ask; ask only for processes of other users; "
+        "never load it.",
+    )(command)
+
+
 def debug_option(command: Command) -> Command:
     """The option of every command for tracebacks: after a failure, users add it at the end of the line."""
     return click.option(

@@ -53,6 +53,7 @@ def why(  # noqa: PLR0917 - click passes them by name
     Exit code 1: a cause was found; 0: none that costs much, or undecided; 3: no such process, or no step ended.
     """
     from gpumon.operations.targets import with_all_ranks
+    from gpumon.operations.why.examination import WhyReport
 
     chosen = chosen_target(target)
     chosen = with_all_ranks(chosen) if job else chosen
@@ -68,7 +69,7 @@ def why(  # noqa: PLR0917 - click passes them by name
         if is_shown:
             click.echo("\r\x1b[K", nl=False, err=True)
     _print(reports, as_json=as_json)
-    ranks: tuple[WhyReport, ...] = getattr(reports, "ranks", (reports,))
+    ranks = (reports,) if isinstance(reports, WhyReport) else reports.ranks
     has_cause = any(rank.verdict.is_decided and rank.verdict.causes for rank in ranks)
     return ExitCode.BAD_VERDICT if has_cause else ExitCode.OK
 

@@ -145,6 +145,7 @@ class DeviceReader:
             readings=readings,
             throttle_reasons=throttle.value,
             processes=processes.processes,
+            sm_age_seconds=device.on_demand.shares_age(now),
             problems=problems,
             **device.attributes.values,
         )

@@ -38,6 +38,9 @@ SAMPLE_SECONDS: Final = Period.ONE_SECOND.value
 DRIVER_SHARE: Final = 0.01
 """Samples may take this share of the time, all devices together."""
 
+PROCESS_SHARE: Final = 0.05
+"""Samples of processes alone may take this share: 2.5 ms a device, every two seconds up to 40 devices, 10 s for 200."""
+
 _MAX_AGE_SECONDS: Final = 30.0
 """Samples older than this are not shown."""
 
@@ -113,12 +116,18 @@ class SamplingBudget:
         return now >= self._free_at
 
     @contextmanager
-    def charge(self, turn: Hashable, now: float) -> Iterator[None]:
-        """Charge the duration of the block to the budget, as the turn of a device in the sweep at ``now``."""
+    def charge(self, turn: Hashable, now: float, share: float = DRIVER_SHARE) -> Iterator[None]:
+        """Charge the duration of the block to the budget, as the turn of a device in the sweep at ``now``.
+
+        Args:
+            turn: As for `has_turn`.
+            now: Monotonic seconds.
+            share: The share of the time that such blocks may take.
+        """
         started = self._clock()
         yield
         self._last_turn[turn] = now
-        self._free_at = max(self._free_at, now) + (self._clock() - started) / DRIVER_SHARE
+        self._free_at = max(self._free_at, now) + (self._clock() - started) / share
 
     def release(self, turn: Hashable) -> None:
         """Forget a device that is no longer sampled, so that its next sample need not wait for the period."""
@@ -279,13 +288,18 @@ class OnDemandReader:
                 self._budget.release(self._index)
             return NOT_SELECTED
         if self._budget.has_turn(self._index, now):
-            with self._budget.charge(self._index, now):
+            with self._budget.charge(self._index, now, PROCESS_SHARE):
                 self._sample_shares(now)
         return self._shares(now)
 
+    def shares_age(self, now: float) -> float | None:
+        """Seconds since the shares of the processes were sampled; None while they are not shown."""
+        return None if self._shares_at is None else round(now - self._shares_at, 1)
+
     def _sample_shares(self, now: float) -> None:
-        self._shares_at = now
         polled = self._polled_shares
+        if now >= polled.due:
+            self._shares_at = now
         polled.poll(now, self._process_shares.read)
         if polled.value is NEEDS_TWO_SAMPLES:
             polled.due = now

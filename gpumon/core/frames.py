@@ -148,6 +148,7 @@ def _device_document(device: Device, add_problems: _AddProblems) -> Json:
         "throttle_reasons": device.throttle_reasons,
         "state": device.state.value,
         "age_seconds": device.age_seconds,
+        **({} if device.sm_age_seconds is None else {"sm_age_seconds": device.sm_age_seconds}),
         "processes": None if processes is None else [_process_document(process, add_problems) for process in processes],
     }
     return add_problems(document, device.problems)
@@ -273,6 +274,7 @@ def _device(table: ProblemTableReader, raw: Json) -> Device:
         **_attributes(raw, problems),
         state=DeviceState(raw["state"]),
         age_seconds=as_number(raw.get("age_seconds")),
+        sm_age_seconds=as_number(raw.get("sm_age_seconds")),
         readings=readings,
         throttle_reasons=None if reasons is None else tuple(safe_text(str(reason), 64) for reason in reasons),
         processes=None if processes is None else as_tuple(processes, partial(_process, table)),

@@ -295,3 +295,11 @@ ON_DEMAND_METRICS: Final = (
 now and then on a busy device."""
 
 METRICS: Final[dict[str, Metric]] = {metric.id: metric for metric in (*_SAMPLED, *_SLOW, *ON_DEMAND_METRICS)}
+
+
+def unknown_metric_text(name: str) -> str:
+    """That there is no such metric, with the closest names."""
+    from difflib import get_close_matches  # late: few programs misspell a metric
+
+    matches = get_close_matches(name, METRICS, n=3, cutoff=0.5)
+    return f"There is no metric {name!r}." + (f" Did you mean {', '.join(matches)}?" if matches else "")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+from gpumon.core.metrics import METRICS, unknown_metric_text
 from gpumon.core.problems import Problem, ProblemCode
 
 
@@ -130,6 +131,7 @@ class Device:
         mig_mode_pending: MIG mode after the next reset.
         state: Whether the device responds.
         age_seconds: Age of the readings; None if there has never been a reading.
+        sm_age_seconds: Age of `Process.sm_percent` of its processes; None if it is not sampled.
         readings: Value by metric id; contains only metrics that could be read.
         throttle_reasons: NVML's clocks event reasons in force, or None if unknown.
         processes: Processes that NVML lists for the device, or None if unknown.
@@ -153,6 +155,7 @@ class Device:
     mig_mode_pending: Switch | None = None
     state: DeviceState = DeviceState.OK
     age_seconds: float | None = 0.0
+    sm_age_seconds: float | None = None
     readings: Mapping[str, float] = field(default_factory=dict)
     throttle_reasons: tuple[str, ...] | None = None
     processes: tuple[Process, ...] | None = None
@@ -169,8 +172,15 @@ class Device:
         return str(self.index) if self.instance is None else f"{self.index}:{self.instance.position}"
 
     def get(self, metric_id: str) -> float | None:
-        """The reading of a metric, or None; `problems` then contains the reason."""
-        return self.readings.get(metric_id)
+        """The reading of a metric, or None; `problems` then contains the reason.
+
+        Raises:
+            ValueError: There is no such metric.
+        """
+        value = self.readings.get(metric_id)
+        if value is None and metric_id not in METRICS:
+            raise ValueError(unknown_metric_text(metric_id))
+        return value
 
     def is_stale(self, name: str) -> bool:
         """Whether a reading or field is the last known value and not a current one."""

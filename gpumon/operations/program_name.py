@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
+from gpumon.core.text import ELLIPSIS
 from gpumon.core.units import MISSING
 
 _MAX_PROGRAMS: Final = 4096
@@ -54,6 +55,20 @@ def program_name(command: str) -> str:
     return _named(program.rstrip(":") or program)
 
 
+def without_interpreter(command: str) -> str:
+    """A command line that begins with what it runs: ``train.py --lr 3`` for ``python -u /home/ada/train.py --lr 3``.
+
+    The interpreter stays where it runs a text (``python -c``), or nothing. Folders of the program are left out.
+    """
+    program, _space, arguments = command.partition(" ")
+    program = _base_name(program)
+    if _PYTHON.fullmatch(program):
+        target, rest = _python_target(arguments.split())
+        if target is not None and target != "-c":
+            return " ".join((_base_name(target), *rest))
+    return f"{program} {arguments}".rstrip()
+
+
 def _base_name(path: str) -> str:
     return path.rpartition("/")[2] or path
 
@@ -65,7 +80,7 @@ def _python_target(arguments: Sequence[str]) -> tuple[str | None, Sequence[str]]
         word = arguments[index]
         if word == "-m" and index + 1 < len(arguments):
             return arguments[index + 1], arguments[index + 2 :]
-        if word == "-c" or not word.startswith("-"):
+        if word == "-c" or not word.startswith(("-", ELLIPSIS)):  # an anonymized option is an ellipsis
             return word, arguments[index + 1 :]
         index += 2 if word in _OPTIONS_WITH_VALUE else 1
     return None, ()

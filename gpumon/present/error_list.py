@@ -1,7 +1,8 @@
 """The errors that can be explained without a text: those of this host, an example, and all known ones."""
 
 import re
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 from gpumon.core.units import age_text
 from gpumon.present.paint.line import Role, Span, clipped
@@ -9,16 +10,7 @@ from gpumon.present.paint.table import Align, Column
 from gpumon.session.view_state import ViewState
 
 EXAMPLE: Final = "example"
-FREQUENT: Final = (
-    "oom",
-    "device-assert",
-    "no-kernel-image",
-    "illegal-address",
-    "nccl-timeout",
-    "shape",
-    "host-oom",
-    "xid-79",
-)
+FREQUENT: Final = ("oom", "device-assert", "no-kernel-image", "illegal-address", "nccl-timeout", "shape", "xid-79")
 _HERE: Final = "this host"
 _XID: Final = re.compile(r"xid-\d+")
 _MAX_RECENT: Final = 5
@@ -58,39 +50,30 @@ def recent_rows(state: ViewState) -> tuple[ErrorRow, ...]:
     return (*ooms[:_MAX_RECENT], *rows[:_MAX_RECENT], ErrorRow(EXAMPLE, "example", "A traceback of a training run"))
 
 
+def _column(heading: str, width: int, value: Callable[[ErrorRow], str], **options: Any) -> Column[ErrorRow]:  # noqa: ANN401
+    """A column of texts, which sort and are searched as they are shown."""
+
+    def cell(row: ErrorRow, room: int) -> Span:
+        return Span(clipped(value(row), room), Role.ACCENT if row.origin == _HERE else options["role"])
+
+    return Column(
+        heading,
+        width,
+        cell,
+        rank=options["rank"],
+        align=Align.LEFT,
+        stretches=options.get("stretches", False),
+        min_table_width=options.get("min_table_width", 0),
+        id=options["id"],
+        text=value,
+        sort_key=value,
+    )
+
+
 ERROR_COLUMNS: Final[tuple[Column[ErrorRow], ...]] = (
-    Column(
-        "Found in",
-        22,
-        lambda row, width: Span(clipped(row.origin, width), Role.ACCENT if row.origin == _HERE else Role.DIM),
-        rank=1,
-        align=Align.LEFT,
-        min_table_width=60,
-        id="origin",
-        text=lambda row: row.origin,
-        sort_key=lambda row: row.origin,
-    ),
-    Column(
-        "Error",
-        20,
-        lambda row, width: Span(clipped(row.title, width)),
-        align=Align.LEFT,
-        stretches=True,
-        id="error",
-        text=lambda row: row.title,
-        sort_key=lambda row: row.title,
-    ),
-    Column("Ago", 6, lambda row, _: Span(row.age), rank=2, id="ago"),
-    Column(
-        "Id",
-        26,
-        lambda row, width: Span("" if row.key.startswith("/") else clipped(row.key, width), Role.DIM),
-        rank=3,
-        align=Align.LEFT,
-        min_table_width=100,
-        id="id",
-        text=lambda row: row.key,
-        sort_key=lambda row: row.key,
-    ),
+    _column("Found in", 22, lambda row: row.origin, role=Role.DIM, rank=1, min_table_width=60, id="origin"),
+    _column("Error", 20, lambda row: row.title, role=Role.PLAIN, rank=0, stretches=True, id="error"),
+    _column("Ago", 6, lambda row: row.age, role=Role.DIM, rank=2, id="ago"),
+    _column("Id", 26, lambda row: row.key, role=Role.DIM, rank=3, min_table_width=100, id="id"),
 )
 """The columns of the list of errors that can be explained."""

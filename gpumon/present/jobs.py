@@ -7,7 +7,7 @@ from gpumon.core.text import ELLIPSIS
 from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text, short_time_text
 from gpumon.health.alerts import ranges_text
 from gpumon.operations.training_jobs.report import TrainingJobReport, TrainingJobState
-from gpumon.present.paint.line import Line, Role, Span, clipped, dim_if_missing, line, wrapped
+from gpumon.present.paint.line import Line, Role, Span, clipped, dim_if_missing, line, width_of, wrapped
 from gpumon.present.paint.table import Align, Column, Quantity
 from gpumon.session.view_state import ViewState
 
@@ -114,14 +114,15 @@ def _ranks_text(report: TrainingJobReport) -> str:
     return str(here) if total in {None, here} else f"{here}/{total}"
 
 
-def gpus_text(labels: Sequence[str]) -> str:
-    """Labels of GPUs, consecutive ones joined."""
+def gpus_text(labels: Sequence[str], width: int = 1000) -> str:
+    """Labels of GPUs, consecutive ones joined: ``0-3,6``; their number where the list has more cells."""
     if not labels:
         return MISSING
     unique = dict.fromkeys(labels)
-    if all(label.isdecimal() for label in unique):
-        return ranges_text([int(label) for label in unique])
-    return ", ".join(unique)
+    is_plain = all(label.isdecimal() for label in unique)
+    text = ranges_text([int(label) for label in unique]) if is_plain else ", ".join(unique)
+    short = text.replace(", ", ",")
+    return short if width_of(short) <= width else counted(len(unique), "GPU")
 
 
 def _rate_text(value: float | None) -> str:
@@ -186,9 +187,11 @@ JOB_COLUMNS: Final[tuple[Column[TrainingJobReport], ...]] = (
     Column(
         "GPUs",
         8,
-        lambda report, _: dim_if_missing(gpus_text([gpu.label for gpu in report.gpus])),
+        lambda report, width: dim_if_missing(gpus_text([gpu.label for gpu in report.gpus], width)),
         rank=2,
         align=Align.LEFT,
+        stretches=True,
+        max_width=20,
         id="gpus",
         sort_key=lambda report: len(report.gpus),
         descending_first=True,

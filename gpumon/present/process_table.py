@@ -11,6 +11,7 @@ from gpumon.core.device_use import is_unattributed
 from gpumon.core.model import Device, DeviceState, Frame, Process, ProcessKind
 from gpumon.core.units import (
     MISSING,
+    age_text,
     bytes_text,
     duration_text,
     gibibytes_text,
@@ -18,6 +19,7 @@ from gpumon.core.units import (
     percent_of,
     short_time_text,
 )
+from gpumon.operations.program_name import without_interpreter
 from gpumon.operations.torch_processes import Owner, owners_of
 from gpumon.present.device_table import device_position
 from gpumon.present.paint.bar import fine_bar
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from gpumon.probe.messages import Probe
 
 _KIND_LETTERS: Final = {ProcessKind.COMPUTE: "C", ProcessKind.GRAPHICS: "G", ProcessKind.MPS: "M"}
+_NOTABLE_AGE_SECONDS: Final = 3.0
 _NO_OWNER: Final = "no visible process owns this memory"
 
 
@@ -157,11 +160,28 @@ def no_process_line(device: Device | None) -> Line:
     return line(Span(f"  No process uses {subject}.", Role.DIM))
 
 
-def scope_line(device: Device | None, shown: int, total: int, width: int) -> Line:
-    """A rule above the table that names the GPU whose processes it has; None for all GPUs."""
+def sm_age_text(devices: Iterable[Device]) -> str:
+    """How old the oldest SM % is, where it is older than usual: many GPUs are sampled in turn."""
+    age = max((device.sm_age_seconds or 0.0 for device in devices), default=0.0)
+    return f"SM% {age_text(age)} old" if age >= _NOTABLE_AGE_SECONDS else ""
+
+
+def scope_line(device: Device | None, shown: int, total: int, width: int, note: str = "") -> Line:
+    """A rule above the table that names the GPU whose processes it has; None for all GPUs.
+
+    Args:
+        device: The GPU, or None.
+        shown: Number of processes in the table.
+        total: Number of processes on all GPUs.
+        width: Cells of the line.
+        note: What to say of the values.
+    """
     name = "all GPUs" if device is None else f"GPU {device.label}"
     other = "this GPU" if device is None else "all GPUs"
-    parts = line(Span("── ", Role.GRID), Span(f"Processes on {name}", Role.ACCENT), Span(f"  g: {other} ", Role.DIM))
+    note = f"  {note}" if note else ""
+    parts = line(
+        Span("── ", Role.GRID), Span(f"Processes on {name}", Role.ACCENT), Span(f"  g: {other}{note} ", Role.DIM)
+    )
     count = f" {shown} of {total} " if shown != total else f" {shown} "
     rule = max(0, width - width_of(plain(parts)) - width_of(count) - 2)
     return cut((*parts, Span("─" * rule, Role.GRID), Span(count, Role.DIM), Span("──", Role.GRID)), width)
@@ -220,8 +240,7 @@ def _command(row: ProcessRow, _: int) -> Span:
         return Span(f"! unattributed: {holders_text(row.holders)}", Role.WARNING)
     if row.process.command is None:
         return Span("exited, or in another PID namespace", Role.DIM)
-    program, _space, arguments = row.process.command.partition(" ")
-    return Span(f"{program.rpartition('/')[2]} {arguments}".rstrip())
+    return Span(without_interpreter(row.process.command))
 
 
 def _sort_index(row: ProcessRow) -> float | None:
@@ -240,7 +259,7 @@ def _sort_memory(row: ProcessRow) -> float | None:
 
 
 def _command_text(row: ProcessRow) -> str:
-    """The complete command, which the cell shows without the folder of the program."""
+    """The complete command, which the cell shows without the interpreter and the folder of the program."""
     if row.unread is not None:
         return str(row.unread)
     return _command(row, 0).text if row.process is None else row.process.command or ""
@@ -351,7 +370,7 @@ PROCESS_COLUMNS: Final[tuple[Column[ProcessRow], ...]] = (
     ),
     Column(
         "Command",
-        12,
+        22,
         _command,
         rank=1,
         align=Align.LEFT,

@@ -21,19 +21,21 @@ class Tab(NamedTuple):
         key: The digit.
         name: Its name for the user; in lower case, the id of its binding.
         help: What it shows.
+        short_name: Its name where room is short; empty for the same.
     """
 
     key: str
     name: str
     help: str
+    short_name: str = ""
 
 
 TABS: Final = (
     Tab("1", "GPUs", "All GPUs, their processes, and the host"),
-    Tab("2", "Processes", "The processes of all GPUs; signals"),
-    Tab("3", "Memory", "Memory of the GPU, and how PyTorch uses it"),
+    Tab("2", "Processes", "The processes of all GPUs; signals", "Procs"),
+    Tab("3", "Memory", "Memory of the GPU, and how PyTorch uses it", "Mem"),
     Tab("4", "Jobs", "Training jobs: their ranks, step times, and which rank hangs"),
-    Tab("5", "Workloads", "Run diagnostic workloads on a GPU or the CPU"),
+    Tab("5", "Workloads", "Run diagnostic workloads on a GPU or the CPU", "Work"),
     Tab("6", "Alerts", "Current and past alerts, and how to fix them"),
     Tab("7", "Explain", "Paste an error or a log: what it means, how to fix it"),
     Tab("8", "Doctor", "Check whether this host is ready for PyTorch"),
@@ -54,7 +56,7 @@ class PlacedTab(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """What has room: the brand, names of all tabs or of the one in front, the host, the time, and gaps between tabs."""
+    """What has room: the brand, all names (short ones) or that of the tab in front, the host, time, gaps."""
 
     brand: bool
     all_names: bool
@@ -62,6 +64,7 @@ class _Layout(NamedTuple):
     host: bool
     clock: bool
     gaps: bool = True
+    is_short: bool = False
 
 
 _LAYOUTS: Final = (
@@ -69,6 +72,9 @@ _LAYOUTS: Final = (
     _Layout(brand=True, all_names=True, front_name=True, host=False, clock=True),
     _Layout(brand=True, all_names=True, front_name=True, host=False, clock=False),
     _Layout(brand=False, all_names=True, front_name=True, host=False, clock=False),
+    _Layout(brand=True, all_names=True, front_name=True, host=False, clock=False, is_short=True),
+    _Layout(brand=False, all_names=True, front_name=True, host=False, clock=False, is_short=True),
+    _Layout(brand=False, all_names=True, front_name=True, host=False, clock=False, is_short=True, gaps=False),
     _Layout(brand=True, all_names=False, front_name=True, host=False, clock=True),
     _Layout(brand=True, all_names=False, front_name=True, host=False, clock=False),
     _Layout(brand=False, all_names=False, front_name=True, host=False, clock=False),
@@ -81,7 +87,7 @@ _LAYOUTS: Final = (
 def top_line(
     view: ViewState, front: str, width: int, keys: Mapping[str, str] = _DIGITS
 ) -> tuple[Line, tuple[PlacedTab, ...]]:
-    """The line, and where each tab is in it. Names shorten to digits where room is short; the source always stays.
+    """The line, and where each tab is in it. Names shorten, then become digits; the source always stays.
 
     Args:
         view: The state that is shown.
@@ -117,7 +123,8 @@ def _left(view: ViewState, front: str, layout: _Layout, keys: Mapping[str, str])
             continue
         is_front = tab.name == front
         is_named = layout.all_names or (layout.front_name and is_front)
-        named = list(_tab_spans(view, tab, keys[tab.name], is_front=is_front, is_named=is_named))
+        name = ((layout.is_short and tab.short_name) or tab.name) if is_named else ""
+        named = list(_tab_spans(view, tab, keys[tab.name], name, is_front=is_front))
         if layout.gaps or is_front:
             named.append(Span(" ", Role.BRAND if is_front else Role.PLAIN))
         end = start + _width(named)
@@ -127,9 +134,9 @@ def _left(view: ViewState, front: str, layout: _Layout, keys: Mapping[str, str])
     return merged(spans), tuple(tabs)
 
 
-def _tab_spans(view: ViewState, tab: Tab, key: str, *, is_front: bool, is_named: bool) -> Iterator[Span]:
+def _tab_spans(view: ViewState, tab: Tab, key: str, name: str, *, is_front: bool) -> Iterator[Span]:
     """A tab with a cell before it; its count stands behind the name."""
-    name = f" {tab.name}" if is_named else ""
+    name = f" {name}" if name else ""
     mark, role = _count(view, tab)
     if is_front:
         yield Span(f" {key}{name}{mark}", Role.BRAND)

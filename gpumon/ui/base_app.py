@@ -135,13 +135,19 @@ class BaseApp(App[None]):
 
     def action_save(self) -> None:
         name = f"gpumon-{file_stamp()}"
-        save = partial(save_screen, self.export_screenshot(), screen_text(self.screen), name)
+        save = partial(save_screen, self.picture(), screen_text(self.screen), name)
         run_in_background(save, self._report_saved, self.call_later)
 
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
         """Adds the attribute without which some SVG viewers drop the indentation of every line."""
         svg = super().export_screenshot(title=title, simplify=simplify)
         return svg.replace("<text ", '<text xml:space="preserve" ')
+
+    def picture(self) -> str:
+        """A picture of the screen that needs no special font."""
+        from gpumon.ui.drawn_glyphs import with_drawn_glyphs  # late: few sessions save a picture
+
+        return with_drawn_glyphs(self.export_screenshot())
 
     async def action_ask_to_quit(self) -> None:
         """Quit; an app with workloads asks first."""

@@ -69,7 +69,7 @@ def hosts(nvml_mock: NvmlMock, tmp_path: Path) -> Iterator[Hosts]:
 
 def test_the_document_has_values_and_reasons(hosts: Hosts) -> None:
     done = run("fleet", "--hosts", "box,hangs,refuses", "--json", env=hosts.environment)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 3, done.stderr
     document = json.loads(done.stdout)
     assert [(gpu["host"], gpu["gpu"]) for gpu in document["gpus"]] == [("box", "0"), ("box", "1"), ("box", "2")]
     assert all(gpu["memory_total_bytes"] for gpu in document["gpus"])

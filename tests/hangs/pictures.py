@@ -58,7 +58,7 @@ async def _draw(case: Case, job: Job, folder: Path, sizes: list[str]) -> None:
                 stream.put(machine(0, monotonic_seconds=time.monotonic(), time_seconds=time.time()))
                 await pilot.pause(1.5)
                 suffix = f"-{size}" if len(sizes) > 1 else ""
-                (folder / f"{name}{suffix}.svg").write_text(app.export_screenshot())
+                (folder / f"{name}{suffix}.svg").write_text(app.picture())
 
 
 if __name__ == "__main__":

@@ -3,9 +3,12 @@
 import gc
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ import gpumon.api
 from gpumon.api import FrameIterator, GpumonError, PartKind
 from gpumon.core.problems import ProblemCode
 from gpumon.operations import frame_source
+from gpumon.streams.recording import RecordingWriter
 from tests import builders
 from tests.nvml_mock import NvmlMock
 from tests.probe.children import Program, running
@@ -25,6 +29,7 @@ NAMES = {
     "MemoryPart", "MigInstance", "PartKind", "PickedDevices", "Problem", "ProblemCode", "Process", "ProcessKind",
     "SlownessEvidence", "StepAccount", "StepProgress", "StepShare", "Switch", "WhyReport", "SlownessVerdict",
     "explain", "frames", "memory", "pick", "processes", "snapshot", "why",
+    "Collector", "MetricSummary", "ProcessRecord", "Summary", "process", "recording", "select_devices", "send_signal",
 }  # fmt: skip
 """A name that is gone, or has another meaning, breaks the scripts of users."""
 
@@ -107,6 +112,23 @@ def test_processes_and_their_memory(training: Program) -> None:
     assert raised.value.problem.remedy
 
 
+def test_a_process_and_a_signal_to_exactly_it(training: Program) -> None:
+    record = gpumon.process(training.process.pid)
+    assert record.argv is not None
+    assert record.argv[0].endswith("python") or "python" in record.argv[0]
+    assert record.parent == os.getpid()
+    assert record.children == ()
+    assert record.reserved_bytes == 1 << 30
+    assert record.step_seconds is not None
+    assert record.problems == {}
+    with pytest.raises(GpumonError, match="no longer the process"):
+        gpumon.send_signal(replace(record, start_ticks=1))
+    with pytest.raises(ValueError, match="INT, TERM, KILL"):
+        gpumon.send_signal(record, "HUP")
+    gpumon.send_signal(record)
+    assert training.process.wait(10) == -signal.SIGTERM
+
+
 def test_why(training: Program) -> None:
     report = gpumon.why(training.process.pid, 1)
     account = report.evidence.account
@@ -184,6 +206,48 @@ def test_the_recipes_of_the_page_run(
     assert f" {training.process.pid} " in files["epilog-0.txt"] if "Epilog" in title else "epilog-0.txt" not in files
     assert 'gpumon_power_watts{uuid="GPU-6d6f' in files["gpumon.prom"] if "node_exporter" in title else True
     assert len(RECIPES) > MIN_RECIPES
+
+
+def test_a_summary_of_an_epoch(host: None) -> None:
+    with gpumon.Collector(0.1) as collector:
+        time.sleep(0.5)
+        first, second = collector.summary("epoch"), collector.summary("epoch")
+        assert collector.summary("run").frames >= first.frames
+    power = first.devices["0"]["power_watts"]
+    assert power.minimum <= power.mean <= power.maximum
+    assert power.count >= 2
+    assert second.frames == 0, "since the previous summary"
+    assert first.flat()["epoch/gpu 0/power_watts/mean"] == power.mean
+    assert "epoch/host/memory_available_bytes/max" in first.flat()
+    assert not [thread for thread in threading.enumerate() if thread.name == "gpumon-collector"]
+
+
+def test_activity_on_request(host: None) -> None:
+    gpu = gpumon.snapshot(activity=True).gpus[1]
+    for metric in ("sm_activity_percent", "pcie_receive_bytes_per_second", "nvlink_transmit_bytes_per_second"):
+        assert gpu.get(metric) is not None, gpu.problems[metric]
+    assert gpu.get("energy_joules") is not None
+    with pytest.raises(ValueError, match=r"no metric 'utilisation_gpu'. Did you mean utilization_gpu_percent"):
+        gpu.get("utilisation_gpu")
+
+
+def test_devices_are_selected_without_a_reservation(host: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVML_MOCK_MIG", "1:2")
+    assert [gpu.label for gpu in gpumon.select_devices("1:0")] == ["1:0"]
+    assert {gpu.label for gpu in gpumon.select_devices(free=True)} == {"0", "1:0", "1:1"}
+    assert gpumon.select_devices(free_memory_bytes=1e15) == ()
+    with pytest.raises(GpumonError, match="no GPU 7"):
+        gpumon.select_devices("7")
+
+
+def test_a_recording_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "host.jsonl"
+    with closing(RecordingWriter(file)) as writer:
+        for second in range(3):
+            writer.write(builders.frame(monotonic_seconds=float(second)))
+    assert [frame.monotonic_seconds for frame in gpumon.recording(file)] == [0.0, 1.0, 2.0]
+    with pytest.raises(GpumonError, match="missing"):
+        next(gpumon.recording(tmp_path / "missing"))
 
 
 def test_a_snapshot(host: None) -> None:

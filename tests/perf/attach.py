@@ -29,6 +29,7 @@ from gpumon.probe.attach.target import Target, read_target
 
 MAX_KILL_SECONDS = 0.04
 PATIENCE_SECONDS = 30.0
+NONE_BLOCKED = "SigBlk:\t0000000000000000"
 HEAD = """
 import select, sys, time
 def goes_on():
@@ -159,11 +160,11 @@ def program(python: str, name: str, folder: Path) -> Iterator["subprocess.Popen[
             process.kill()
 
 
-def harm(process: "subprocess.Popen[str]", blocked: str) -> str:
+def harm(process: "subprocess.Popen[str]") -> str:
     """What is wrong with a program at its end; empty if nothing is."""
     now = blocked_signals(process.pid)
     for _ in range(200):  # subprocess blocks signals itself while it forks
-        if now == blocked:
+        if now == NONE_BLOCKED:
             break
         time.sleep(0.01)
         now = blocked_signals(process.pid)
@@ -171,7 +172,7 @@ def harm(process: "subprocess.Popen[str]", blocked: str) -> str:
         out, err = process.communicate("\n", PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:
         return "hangs"
-    if (process.returncode, out, err) == (0, "right\n", "") and now == blocked:
+    if (process.returncode, out, err) == (0, "right\n", "") and now == NONE_BLOCKED:
         return ""
     return f"status {process.returncode}, blocked signals {now}, {err.strip()[-300:]}"
 
@@ -226,7 +227,7 @@ class Tally:
 
     def exercise(self, title: str, process: "subprocess.Popen[str]", amounts: dict[str, int]) -> None:
         """Do everything to a program in a random order, and check the program."""
-        blocked, target = blocked_signals(process.pid), read_target(process.pid)
+        target = read_target(process.pid)
         work = [kind for kind, amount in amounts.items() for _ in range(amount)]
         random.shuffle(work)
         for kind in work:
@@ -239,7 +240,7 @@ class Tally:
             if seconds:
                 self.stops.append(seconds)
         self.counts["programs"] += 1
-        result = harm(process, blocked)
+        result = harm(process)
         if result:
             self.harmed.append(f"{title}: {result}")
         print(f"{title}: {result or 'right'}", flush=True)

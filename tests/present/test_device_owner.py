@@ -10,7 +10,7 @@ from gpumon.core.device_use import FREE_SAMPLES, FreeCheck, IdleSince
 from gpumon.core.model import Device, DeviceState, ProcessKind
 from gpumon.core.store import Store
 from gpumon.core.units import MISSING
-from gpumon.operations.program_name import program_name
+from gpumon.operations.program_name import program_name, without_interpreter
 from gpumon.present.device_owner import DeviceOwner, IdleDuration, idle_duration, jobs_of, owner_of
 from gpumon.present.device_table import device_rows, owner_spans
 from gpumon.present.paint.line import plain
@@ -162,3 +162,17 @@ def test_the_table_shows_the_idle_time() -> None:
         store.apply(frame)
     (row,) = device_rows(ViewState(store, frame, (), ""))
     assert plain(owner_spans(row.owner, 0)) == "free 4m"
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("/opt/venv/bin/python3.11 -u -X dev /home/ada/train_4.py --config llama", "train_4.py --config llama"),
+        ("python -m lm.finetune --lr 1", "lm.finetune --lr 1"),
+        ("python -c import torch", "python -c import torch"),
+        ("python", "python"),
+        ("/usr/bin/vllm serve m", "vllm serve m"),
+    ],
+)
+def test_a_command_line_begins_with_its_program(command: str, shown: str) -> None:
+    assert without_interpreter(command) == shown

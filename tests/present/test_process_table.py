@@ -60,7 +60,7 @@ def test_a_process_of_which_only_the_pid_is_known() -> None:
 
 def test_a_command_is_shown_without_the_folder_of_its_program() -> None:
     process = builders.process(77, command="/opt/venv/bin/python train.py --data /mnt/data")
-    assert lines(builders.device(processes=(process,)))[0].endswith(" python train.py --data /mnt/data")
+    assert lines(builders.device(processes=(process,)))[0].endswith(" train.py --data /mnt/data")
 
 
 def test_a_process_stands_on_its_instance() -> None:

@@ -2,11 +2,13 @@
 
 import re
 
+import pytest
+
 from gpumon.core.frames import decode, encode
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.core.units import INVALID
 from gpumon.health.alerts import Thresholds
-from gpumon.present.text.status import status_text
+from gpumon.present.text.status import formatted, status_text
 from tests import builders
 from tests.frames import HOSTILE, machine, troubled
 
@@ -64,3 +66,15 @@ def test_a_sentinel_of_the_driver_never_reaches_a_line() -> None:
     shown = status_text(frame)
     assert not re.search(r"429496|214748|1844674|17592186", shown)
     assert shown.count(INVALID) >= len(absurd)
+
+
+def test_the_state_is_one_word_and_a_format_has_every_value() -> None:
+    frame = troubled()
+    rows = [line for line in status_text(frame).splitlines() if re.match(r" +\d ", line)]
+    assert len({len(line.split()) for line in rows[:1]}) == 1
+    assert "UNRESPONSIVE-12s" in status_text(frame)
+    lines = [*formatted(machine(2), "{index} {name} {utilization}% {memory_used}/{memory_total} {power_watts} {state}")]
+    assert lines[1].startswith("1 H200 13% 69")
+    assert lines[1].split()[-1] == "ok"
+    with pytest.raises(CommandError, match="Names: index"):
+        list(formatted(machine(1), "{nonsense}"))

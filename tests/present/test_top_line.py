@@ -92,3 +92,9 @@ def test_a_title_gives_its_details_up_first() -> None:
     assert span == (" GPU 0  H200" + " " * 23 + "more ", Role.HEADING)
     assert plain(title_line("GPU 0  H200", "more", 16)) == " GPU 0  H200    "
     assert plain(title_line("GPU 0  H200", "", 8)) == " GPU 0 …"
+
+
+def test_eighty_columns_have_short_names_of_all_tabs() -> None:
+    keys = {tab.name: tab.key for tab in TABS if tab.name != "Fleet"}
+    line, _ = top_line(view(), "GPUs", 80, keys)
+    assert " ".join(plain(line).split()) == ("1 GPUs 2 Procs 3 Mem 4 Jobs 5 Work 6 Alerts 7 Explain 8 Doctor ● live 1s")

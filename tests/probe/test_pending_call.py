@@ -16,7 +16,7 @@ import pytest
 
 from gpumon.core.problems import CommandError
 from gpumon.probe import attach as attaching
-from gpumon.probe.attach import attach, detach, errors, injection, ptrace, python_image, x86_64
+from gpumon.probe.attach import attach, detach, injection, ptrace, python_image, x86_64
 from gpumon.probe.attach.injection import pending_call
 from gpumon.probe.attach.target import Target, read_target
 from tests.probe.children import pythons, waited
@@ -125,6 +125,36 @@ def test_gpumon_is_killed_after_any_of_its_calls(start: Start) -> None:
     assert kills > 15
     out, err = process.communicate("\n", timeout=30)
     assert (out, err, process.returncode) == ("True True 1 []\n", "", 7)
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root and unshare")
+
+
+@needs_root
+def test_a_container_with_its_own_processes_files_and_users(sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPUMON_PROBE_DIR")
+    code = """
+import os, select, sys
+print(os.getpid(), flush=True)
+while not select.select([sys.stdin], [], [], 0.05)[0]: pass
+print(os.listdir('/tmp'))
+"""
+    inside = 'mount -t tmpfs none /tmp && exec "$0" -c "$1"'
+    command = ["unshare", "-Urmpf", "--mount-proc", "--kill-child", "sh", "-c", inside, sys.executable, code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "1\n"
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            pid = int(children[0])
+            folder = attach(pid, 20.0).folder
+            assert folder is not None
+            assert folder.parent == Path(f"/proc/{pid}/root", "tmp")
+            assert attaching.attachability(pid).folder == folder
+            assert detach(pid) is not None
+            assert process.communicate("\n", timeout=30)[0] == "['gpumon-0']\n"
+        finally:
+            process.kill()
 
 
 def inject(target: Target, calls: int) -> int:
@@ -238,7 +268,15 @@ def test_programs_without_a_suitable_python(start: Start, monkeypatch: pytest.Mo
     monkeypatch.setattr(injection, "MIN_VERSION", (9, 0))
     assert "requires Python 3.8" in refusal(loading)
     assert requests(process) == 0
-    assert "no CPython with dynamic symbols" in str(errors.no_python(read_target(process.pid)))
+    monkeypatch.setattr(python_image, "_image", without_symbols)
+    monkeypatch.setattr(injection, "_READY_SECONDS", 60.0)
+    assert "its Python is starting or ending" in refusal(loading)
+    monkeypatch.setattr(injection, "_READY_SECONDS", 0.0)
+    assert "no CPython with dynamic symbols" in refusal(loading)
+
+
+def without_symbols(*_: object) -> None:
+    raise python_image.NoPythonError
 
 
 ASSEMBLY = """

@@ -30,6 +30,7 @@ MIN_COUNTED_SECONDS: Final = 20.0
 _MIN_SLOW_SECONDS: Final = 1.0
 """A step that takes less is not called slow; where the usual step time is not sure yet, `MIN_SECONDS`."""
 MAKES_PROGRESS: Final = "The job makes progress."
+RUNS: Final = "The main threads run; without a probe, nothing shows whether steps end."
 BUSY_FACTOR: Final = 3.0
 """A rank that computes may take this many times longer: it may be in one long call."""
 _MAX_NAMED: Final = 4
@@ -86,7 +87,8 @@ def _running(running: Sequence[RankEvidence], evidence: tuple[str, ...]) -> Hang
     if usual and latest >= max(_MIN_SLOW_SECONDS if is_sure else MIN_SECONDS, STEPS * usual):
         text = f"Slow, not hung: the latest step took {short_time_text(latest)}, a usual one {short_time_text(usual)}."
         return HangVerdict(HangKind.SLOW, False, text, evidence=evidence)
-    return judge_stragglers(running) or HangVerdict(HangKind.RUNNING, False, MAKES_PROGRESS)
+    has_source = any(rank.has_probe or rank.ras_counts or rank.progress for rank in running)
+    return judge_stragglers(running) or HangVerdict(HangKind.RUNNING, False, MAKES_PROGRESS if has_source else RUNS)
 
 
 def _stalled(

@@ -26,12 +26,10 @@ _SILENT_SECONDS: Final = 7.0
 """A probe whose process cannot run Python is known to be silent after six seconds."""
 _RAS_SECONDS: Final = 3.0
 """Time between two questions to NCCL: the counts of a job that makes progress have changed in between."""
-_COUNTED_SECONDS: Final = MIN_COUNTED_SECONDS + 2.0
-"""For a job whose progress NCCL's counts or main threads alone show, as long as they stand still."""
+_COUNTED_SECONDS: Final = MIN_COUNTED_SECONDS + 8.0
+"""For a job whose progress NCCL's counts or main threads alone show, until two readings agree on a hang."""
 _STILL_SECONDS: Final = 0.9
 """A rank without a probe whose main thread has not run for this long may stand still."""
-_CONFIRMED_SECONDS: Final = _COUNTED_SECONDS + 6.0
-"""Two readings must agree on a hang, and stacks take their time on a busy host."""
 _READ_SECONDS: Final = 0.5
 _POLL_SECONDS: Final = 0.02
 _MAX_READS: Final = 1 << 20
@@ -86,12 +84,8 @@ def sample_jobs(*, wants_stacks: bool = False) -> JobsSample:
 
 def _needed_seconds(reading: JobsReading) -> float:
     """For how long the jobs have to be looked at: longer if one makes no progress, and longest if a probe is silent."""
-    running = [[rank for rank in ranks if not rank.exited] for ranks in reading.evidence.values()]
-    counted = [ranks for ranks in running if any(rank.ras_counts is not None for rank in ranks)]
-    if any(not any(rank.has_probe or rank.has_progressed for rank in ranks) for ranks in counted):
-        return _COUNTED_SECONDS
     if any(_may_hang(reading.evidence[report.key], report) for report in reading.reports):
-        return _CONFIRMED_SECONDS
+        return _COUNTED_SECONDS
     if not reading.is_stalled:
         return _SECONDS
     quiet = time.monotonic() - QUIET_SECONDS
@@ -107,10 +101,13 @@ def _needed_seconds(reading: JobsReading) -> float:
 
 
 def _may_hang(ranks: Sequence[RankEvidence], report: TrainingJobReport) -> bool:
-    """Whether a job whose main threads alone show progress stands still, and has no verdict yet."""
-    if report.state is TrainingJobState.HANGING or any(rank.has_probe or rank.ras_counts is not None for rank in ranks):
+    """Whether a job whose progress no probe shows stands still, and has no verdict yet."""
+    running = [rank for rank in ranks if not rank.exited]
+    if report.state is TrainingJobState.HANGING or any(rank.has_probe or rank.has_progressed for rank in running):
         return False
-    times = [rank.progressed_monotonic for rank in ranks if not rank.exited and rank.progressed_monotonic is not None]
+    if any(rank.ras_counts is not None for rank in running):
+        return True
+    times = [rank.progressed_monotonic for rank in running if rank.progressed_monotonic is not None]
     return bool(times) and max(times) <= time.monotonic() - _STILL_SECONDS
 
 

@@ -174,12 +174,9 @@ def _coarse_account(states: Counter[str]) -> StepAccount:
 def _coarse_summary(account: StepAccount, gpu: GpuEvidence | None) -> str:
     """What the main thread does most of the time, and its GPU."""
     waiting = account.share_of(WAITING)
-    texts = [f"runs on a core in {account.share_of(RUNNING).seconds:.0%} of the time"]
-    texts += [f"{part.name} in {part.seconds:.0%}" for part in waiting.top[:2] if part.seconds >= 0.1]
-    main = f"the main thread {', and '.join(sorted(texts, key=lambda text: text.startswith('runs')))}"
-    busy = (
-        ""
-        if gpu is None or gpu.utilization_share is None
-        else f"; GPU {gpu.label} works in {gpu.utilization_share:.0%}"
-    )
-    return f"Undecided without stacks: {main}{busy}."
+    texts = [f"{part.name} in {part.seconds:.0%}" for part in waiting.top[:2] if part.seconds >= 0.1]
+    texts.append(f"runs on a core in {account.share_of(RUNNING).seconds:.0%} of the time")
+    main = f"the main thread {', and '.join(texts)}"
+    busy = None if gpu is None else gpu.utilization_share
+    device = "" if gpu is None or busy is None else f"; GPU {gpu.label} works in {busy:.0%}"
+    return f"Undecided without stacks: {main}{device}."

@@ -15,17 +15,14 @@ from gpumon.probe.attach.errors import (
     MIN_VERSION,
     NO_ATTACH,
     REMOTE_EXEC_VERSION,
+    WITHOUT_GIL,
     disabled,
     forbidden,
-    free_threaded,
-    other_architecture,
     ptrace_scope,
-    shadow_stack,
     stopped,
-    strict_seccomp,
     too_old,
     traced,
-    untested_architecture,
+    unsuitable,
 )
 from gpumon.probe.attach.handshake import listening_in
 from gpumon.probe.attach.target import RefusalError, Target, read_target
@@ -101,12 +98,14 @@ def check_access(target: Target) -> None:
     if version is not None and version >= REMOTE_EXEC_VERSION:
         return
     if target.is_free_threaded:
-        raise free_threaded(target)
+        raise unsuitable(target, "no GIL", WITHOUT_GIL)
     machine = platform.machine()
     if _elf_kind(target) != (_ELF_CLASS_64, _MACHINES.get(machine)):
-        raise other_architecture(target, machine)
+        raise unsuitable(target, "other architecture", f"does not run a 64-bit program for {machine}")
     if machine != "x86_64":
-        raise untested_architecture(target, machine)
+        raise unsuitable(
+            target, machine, f"runs on {machine}, where loading the probe before Python 3.14 is not tested yet"
+        )
 
 
 def _check_kernel(target: Target) -> None:
@@ -124,9 +123,9 @@ def _check_kernel(target: Target) -> None:
         if status.get("State", "").startswith(("T", "t")):
             raise stopped(target)
         if status.get("Seccomp") == "1":
-            raise strict_seccomp(target)
+            raise unsuitable(target, "seccomp", "runs in strict seccomp mode, which allows it no memory")
         if "shstk" in status.get("x86_Thread_features", ""):
-            raise shadow_stack(target)
+            raise unsuitable(target, "shadow stack", "runs with a shadow stack, which forbids calls from outside")
     if _has_ptrace_capability(target):
         if ptrace_scope(target) == NO_ATTACH:
             raise forbidden(target)

@@ -4,6 +4,7 @@ Everything is read from memory, not from files: the interpreter may be in a cont
 that its user can change is followed.
 """
 
+import errno
 import os
 import re
 import struct
@@ -14,9 +15,12 @@ from typing import Final
 
 _MAX_CHAIN: Final = 4096
 _MAX_TEXT_BYTES: Final = 64 << 20
+_MAX_FILES: Final = 64
+_MAX_DYNAMIC_BYTES: Final = 1 << 16
 _ET_EXEC, _ET_DYN, _PT_LOAD, _PT_DYNAMIC = 2, 3, 1, 2
 _DT_STRTAB, _DT_SYMTAB, _DT_GNU_HASH = 5, 6, 0x6FFFFEF5
 """From elf.h."""
+_MAX_ADDRESS: Final = (1 << 64) - 1
 _LINE: Final = re.compile(rb"([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ \d+ *(.*)")
 
 
@@ -61,7 +65,7 @@ class AddressSpace:
         Raises:
             OSError: There is no such memory, or the process has ended or runs another program.
         """
-        content = os.pread(self._descriptor, length, address)
+        content = os.pread(self._descriptor, length, _offset(address))
         if len(content) != length:
             raise ProcessLookupError("the memory is gone")
         return content
@@ -72,7 +76,7 @@ class AddressSpace:
         Raises:
             OSError: There is no such memory, or the process has ended or runs another program.
         """
-        if os.pwrite(self._descriptor, content, address) != len(content):
+        if os.pwrite(self._descriptor, content, _offset(address)) != len(content):
             raise ProcessLookupError("the memory is gone")
 
     def close(self) -> None:
@@ -84,7 +88,7 @@ class AddressSpace:
         wanted = dict.fromkeys(patterns, 0)
         files = [item for item in self.mappings if "x" in item.access and item.path.startswith("/")]
         files.sort(key=lambda item: not re.match(r"libc[.-]|ld-musl|libpthread", item.file_name))
-        for item in files:
+        for item in files[:_MAX_FILES]:
             try:
                 text = self.read(item.start, min(item.end - item.start, _MAX_TEXT_BYTES))
             except OSError:
@@ -124,7 +128,7 @@ class Image:
         tables: dict[int, int] = {}
         for segment in segments:
             if segment[0] == _PT_DYNAMIC:
-                raw = space.read(self._bias + segment[3], segment[6] & ~15)
+                raw = space.read(self._bias + segment[3], min(segment[6], _MAX_DYNAMIC_BYTES) & ~15)
                 tables.update(struct.iter_unpack("<QQ", raw))
         if not {_DT_STRTAB, _DT_SYMTAB, _DT_GNU_HASH} <= tables.keys():
             raise ValueError("no dynamic symbols")
@@ -150,10 +154,16 @@ class Image:
                     "<IBBHQQ", self._space.read(self._symbols + 24 * position, 24)
                 )
                 if section and self._space.read(self._names + offset, len(encoded)) == encoded:
-                    return self._bias + value, size
+                    return (self._bias + value) & _MAX_ADDRESS, size
             if chained & 1:
                 break
         return None
+
+
+def _offset(address: int) -> int:
+    if not 0 <= address < 1 << 63:
+        raise OSError(errno.EIO, "no address of a process")
+    return address
 
 
 def _mappings(text: bytes) -> Iterator[Mapping]:

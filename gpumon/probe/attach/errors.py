@@ -15,6 +15,8 @@ MIN_VERSION: Final = (3, 8)
 REMOTE_EXEC_VERSION: Final = (3, 14)
 """The first Python with `sys.remote_exec`, which gpumon uses from there on."""
 
+WITHOUT_GIL: Final = "runs a free-threaded build of Python, into which the probe can be loaded from Python 3.14 on"
+NO_SYMBOLS: Final = "has no CPython with dynamic symbols: a static build, a stripped one, or another Python"
 _ALTERNATIVES: Final = (
     "Restart the process with `gpumon watch -- COMMAND`, or add `import gpumon.probe; gpumon.probe.start()` to it."
 )
@@ -282,42 +284,15 @@ def _is_in_container() -> bool:
     return "KUBERNETES_SERVICE_HOST" in os.environ or any(map(os.path.exists, ("/.dockerenv", "/run/.containerenv")))
 
 
-def shadow_stack(target: Target) -> CommandError:
-    """The processor checks return addresses of the process, so that no call can be made in it."""
-    return RefusalError.because(
-        "shadow stack", ProblemCode.NOT_SUPPORTED, f"{target} runs with a shadow stack.", _ALTERNATIVES
-    )
+def unsuitable(target: Target, word: str, clause: str) -> CommandError:
+    """The process is not one in which calls can be made.
 
-
-def free_threaded(target: Target) -> CommandError:
-    """The process runs a build of Python without the GIL, before 3.14."""
-    return RefusalError.because(
-        "no GIL",
-        ProblemCode.NOT_SUPPORTED,
-        f"{target} runs a free-threaded build of Python. The probe can be loaded into one from Python 3.14 on.",
-        _ALTERNATIVES,
-    )
-
-
-def other_architecture(target: Target, machine: str) -> CommandError:
-    """The program of the process is built for another architecture, such as 32 bit."""
-    return RefusalError.because(
-        "other architecture",
-        ProblemCode.NOT_SUPPORTED,
-        f"{target} does not run a 64-bit program for {machine}.",
-        _ALTERNATIVES,
-    )
-
-
-def untested_architecture(target: Target, machine: str) -> CommandError:
-    """The code for this architecture has never run on it."""
-    return RefusalError.because(
-        machine,
-        ProblemCode.NOT_SUPPORTED,
-        f"Loading the probe into a running process is not tested on {machine} yet, except with Python 3.14 or later; "
-        f"{target.name} stays as it is.",
-        _ALTERNATIVES,
-    )
+    Args:
+        target: The process.
+        word: Why, for a column.
+        clause: Why, with the process as its subject.
+    """
+    return RefusalError.because(word, ProblemCode.NOT_SUPPORTED, f"{target} {clause}.", _ALTERNATIVES)
 
 
 def traced(target: Target, tracer: int) -> CommandError:
@@ -338,16 +313,6 @@ def denied(target: Target) -> CommandError:
         if tracer:
             return traced(target, tracer)
     return forbidden(target)
-
-
-def no_python(target: Target) -> CommandError:
-    """The process has no CPython whose functions can be found."""
-    return RefusalError.because(
-        "no symbols",
-        ProblemCode.NOT_SUPPORTED,
-        f"{target} has no CPython with dynamic symbols: a static build, a stripped one, or another Python.",
-        _ALTERNATIVES,
-    )
 
 
 def not_now(target: Target, reason: str) -> CommandError:
@@ -379,13 +344,6 @@ def stopped(target: Target) -> CommandError:
         ProblemCode.NOT_SUPPORTED,
         f"{target} is stopped by a signal, and stays as it is.",
         f"Continue it with kill -CONT {target.pid}, then run gpumon attach again.",
-    )
-
-
-def strict_seccomp(target: Target) -> CommandError:
-    """The kernel kills the process for any system call but read, write and exit."""
-    return RefusalError.because(
-        "seccomp", ProblemCode.NOT_SUPPORTED, f"{target} runs in strict seccomp mode, which allows it no memory.", ""
     )
 
 

@@ -23,16 +23,18 @@ from dataclasses import dataclass
 from typing import Final
 
 import gpumon.probe.attach.x86_64 as cpu
+from gpumon.core.procfs import age_seconds
 from gpumon.probe.attach.address_space import AddressSpace
 from gpumon.probe.attach.errors import (
     MIN_VERSION,
+    NO_SYMBOLS,
+    WITHOUT_GIL,
     denied,
     ended,
-    free_threaded,
-    no_python,
     not_now,
     not_stopped,
     too_old,
+    unsuitable,
 )
 from gpumon.probe.attach.ptrace import StuckError, Tracee
 from gpumon.probe.attach.python_image import NoPythonError, PythonImage
@@ -52,6 +54,7 @@ _SUITABLE_SECONDS: Final = 2.0
 _READY_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 0.002
 _STACK_WORDS: Final = 64
+_NOT_READY: Final = "its Python is starting or ending"
 _MAX_ERRNO: Final = 4095
 _ONE_AT_A_TIME: Final = threading.Lock()
 """Held while a process is stopped: threads of gpumon that wait for its GIL would keep theirs stopped."""
@@ -195,15 +198,17 @@ class _Injection:
         try:
             python = PythonImage(self._space, target.program)
         except NoPythonError:
-            raise no_python(target) from None
+            if age_seconds(target.start_ticks) < _READY_SECONDS:
+                raise not_now(target, _NOT_READY) from None
+            raise unsuitable(target, "no symbols", NO_SYMBOLS) from None
         if python.version < MIN_VERSION:
             raise too_old(target, target.named_version or python.version)
         if python.is_free_threaded:
-            raise free_threaded(target)
+            raise unsuitable(target, "no GIL", WITHOUT_GIL)
         end = time.monotonic() + _READY_SECONDS
         while not python.is_ready():
             if time.monotonic() > end or self.is_cancelled:
-                raise not_now(target, "its Python is starting or ending")
+                raise not_now(target, _NOT_READY)
             time.sleep(10 * _RETRY_SECONDS)
         return python
 
@@ -217,7 +222,7 @@ class _Injection:
         """
         places = self._space.find_code(cpu.CALL_AND_RETURN, cpu.RESTORER)
         if places is None:
-            raise no_python(self._target)
+            raise unsuitable(self._target, "no symbols", NO_SYMBOLS)
         self._call_and_return, self._restorer = places
         tracee = Tracee(self._target.pid)
         start = time.perf_counter()
@@ -303,7 +308,7 @@ class _StoppedThread:
         self.python = python
         rsp, rip = self.old["rsp"], self.old["rip"]
         if not python.is_ready():
-            raise _NotNowError("its Python is starting or ending")
+            raise _NotNowError(_NOT_READY)
         if self.old["cs"] != cpu.CODE_64_SELECTOR:
             raise _NotNowError("it runs 32-bit code")
         stack = next((item for item in self._space.mappings if item.path == "[stack]"), None)

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Static
 
-from gpumon.core.model import Device, Process
+from gpumon.core.model import Device, Frame, Process
 from gpumon.operations.torch_processes import largest_allocator
 from gpumon.present.device_table import DeviceRow, copied_text, device_rows, notable_state
 from gpumon.present.first_run import first_run_lines, tour_line
@@ -30,6 +30,7 @@ from gpumon.present.process_table import (
     process_line,
     process_rows,
     scope_line,
+    sm_age_text,
 )
 from gpumon.session.app_session import Demand
 from gpumon.session.view_state import ViewState
@@ -150,7 +151,10 @@ A GPU
         if self.has_class("heat-map") and self._map.is_over_time and self._map.history_mode.is_on_demand:
             return Demand(device_keys=self._keys)
         key = self.key
-        return Demand(device_keys=frozenset() if key is None else frozenset({key}))
+        return Demand(
+            device_keys=frozenset() if key is None else frozenset({key}),
+            process_keys=self._keys if self._shows_all else frozenset(),
+        )
 
     @property
     def key(self) -> str | None:
@@ -305,7 +309,7 @@ A GPU
         if is_other_view and key is not None:
             self.show_device(key)
         self._show_chart(state, selected, plan.chart)
-        self._show_processes(processes, process_count(frame), scope, plan)
+        self._show_processes(processes, frame, scope, plan)
 
     def _process_rows(self, state: ViewState, scope: Device | None) -> Sequence[ProcessRow]:
         """The rows of processes: the same ones as before if only the cursor has moved."""
@@ -344,9 +348,16 @@ A GPU
             self._drawn = drawn_for, chart_section(selected, state.store, self.size.width, height, torch)
         return self._drawn[1]
 
-    def _show_processes(self, rows: Sequence[ProcessRow], total: int, scope: Device | None, plan: OverviewPlan) -> None:
+    def _show_processes(
+        self,
+        rows: Sequence[ProcessRow],
+        frame: Frame,
+        scope: Device | None,
+        plan: OverviewPlan,
+    ) -> None:
         """Show the processes of a device, or of all of them."""
-        heading = [scope_line(scope, len(rows), total, self.size.width)]
+        note = sm_age_text(frame.devices if scope is None else [scope])
+        heading = [scope_line(scope, len(rows), process_count(frame), self.size.width, note)]
         self._lines("scope").show(heading if plan.has_scope else [])
         self._processes.show(process_columns(rows), rows)
         self._lines("nothing").show([] if rows else [no_process_line(scope)])

@@ -19,6 +19,7 @@ from gpumon.present.process_list import (
     processes_of,
     processes_title,
 )
+from gpumon.present.process_table import sm_age_text
 from gpumon.present.top_line import title_line
 from gpumon.session.app_session import Demand
 from gpumon.session.process_registry import Identity, identity_of
@@ -109,6 +110,7 @@ A PROCESS
             self._marked &= {identity_of(process) for process in self._processes}
         rows = listed_processes(state, self._marked)
         title, details = processes_title(rows, self._grouping, len(self._marked))
+        details = "  ".join(filter(None, (sm_age_text(state.frame.devices), details)))
         self.query_one("#title", TextLines).show([title_line(title, details, self.size.width)])
         self._table.show(listed_columns(rows), rows, no_rows_text(state))
         if has_opened:

@@ -119,7 +119,11 @@ async def device(walk: Walk) -> str:
 
 async def memory(walk: Walk) -> str:
     """Every byte of a GPU is part of a row."""
-    used = [device.get("memory_used_bytes") or 0 for device in walk.frame.devices]
+    probes = walk.app.session.shown_probes.probes
+    used = [
+        (any(process.pid in probes for process in device.processes or ()), device.get("memory_used_bytes") or 0)
+        for device in walk.frame.devices
+    ]
     walk.table("devices").cursor = used.index(max(used))
     async with walk.opened("3", MemoryScreen, "memory") as screen:
         device = next((device for device in walk.frame.devices if device.key == screen.key), None)

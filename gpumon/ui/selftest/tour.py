@@ -38,15 +38,15 @@ class Stop(NamedTuple):
 
 STOPS: Final = (
     Stop("1  every GPU, who uses it, and since when it is idle", ("1",)),
-    Stop("]  the next GPU", ("right_square_bracket",)),
-    Stop("/  filter", ("slash", *"user2")),
+    Stop("s  sort by a column", ("s",)),
     Stop("enter  one GPU over time", ("escape", "home", *["down"] * 5, "enter")),
     Stop("←  the values at a moment", ("left",) * 12),
-    Stop("3  where the memory of a GPU is", ("left_square_bracket", "3")),
     Stop("6  what is wrong, since when, and what to do", ("6",)),
-    Stop("5  programs that measure what the host can do", ("5",)),
     Stop("7  paste an error: what it means, and how to fix it", ("7",), SAMPLE),
-    Stop("?  the keys of every screen", ("escape", "1", "question_mark")),
+    Stop("4  training jobs: which rank hangs, and where", ("4",)),
+    Stop("3  where the memory of a GPU is, to the byte", ("3",)),
+    Stop("5  programs that measure what the host can do", ("5",)),
+    Stop("?  every key and word of a screen", ("escape", "1", "question_mark")),
     Stop("T  themes", ("escape", "T")),
 )
 
@@ -81,4 +81,4 @@ async def _scene(walk: Walk, stop: Stop) -> Scene:
         walk.app.post_message(Paste(stop.pasted))
         await walk.wait(lambda: screen.explanation is not None, 10 * _SECONDS_PER_STOP)
     await walk.pilot.pause(_SECONDS_PER_STOP)
-    return Scene(stop.caption, walk.app.export_screenshot())
+    return Scene(stop.caption, walk.app.picture())

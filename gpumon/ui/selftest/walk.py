@@ -115,7 +115,7 @@ class Walk:
         """Save a picture, if there is a folder for pictures."""
         await self.pilot.pause(0.2)
         if self._pictures is not None and (not self._pictures.names or name in self._pictures.names):
-            replace_file(self._pictures.folder / f"{name}.svg", self.app.export_screenshot().encode(), 0o666)
+            replace_file(self._pictures.folder / f"{name}.svg", self.app.picture().encode(), 0o666)
 
 
 Step = Callable[[Walk], Awaitable[str]]

@@ -31,7 +31,7 @@ def job(service: FakeService, short_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(ras_poller, "MIN_AGE_SECONDS", 0.0)
     monkeypatch.setattr(ras_poller, "nccl_version", lambda *_: (2, 28, 9))
     monkeypatch.setattr(sample, "_RAS_SECONDS", 0.5)
-    monkeypatch.setattr(sample, "_COUNTED_SECONDS", STANDSTILL_SECONDS + 1.0)
+    monkeypatch.setattr(sample, "_COUNTED_SECONDS", STANDSTILL_SECONDS + 5.0)
     monkeypatch.setattr(hang_verdict, "MIN_COUNTED_SECONDS", STANDSTILL_SECONDS)
     monkeypatch.setattr(ras_ranks, "MIN_COUNTED_SECONDS", STANDSTILL_SECONDS)
     name = f"counted-{time.monotonic_ns()}"
