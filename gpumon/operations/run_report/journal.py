@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,9 @@ REPORT: Final = "report.json"
 OUTPUT: Final = "output.log"
 _MAX_LINE_BYTES: Final = 1 << 20
 _MAX_REPORT_BYTES: Final = 64 << 20
+_LONG_BYTES: Final = 64 << 20
+_LONG_STEP_SECONDS: Final = 10.0
+"""Of a recording of many hours, a frame of each ten seconds is read."""
 _KIND: Final = "gpumon_report"
 _NEEDED: Final = frozenset(
     {"totals", "steps", "ranks", "gpus", "host", "versions", "environment", "accounts", "events"}
@@ -147,7 +151,8 @@ def read_run(frames: Path, journal: Path | None) -> RunData:
         data.notes.append(f"Without GPUs: {error.problem.reason}")
         return data
     try:
-        for record in reader:
+        is_long = reader.seekable and frames.stat().st_size > _LONG_BYTES
+        for record in reader.window(0.0, inf, _LONG_STEP_SECONDS, lambda: False) if is_long else reader:
             data.add_frame(record.frame)
         if reader.problem is not None:
             data.notes.append(reader.problem.reason)
