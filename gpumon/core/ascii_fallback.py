@@ -23,7 +23,7 @@ _CONSOLE: Final = "gpumon_console"
 _REPLACEMENTS: Final = {
     **dict(zip("▁▂▃▄▅▆▇█", ".-~=+*%#", strict=True)),  # heights of a history, each distinct from the next
     **dict.fromkeys("│┃┆▌▐▎▏▕▍▊▉▋", "|"),
-    **dict.fromkeys("─━▔┄┈╸╺", "-"),
+    **dict.fromkeys("─▔┄┈╺", "-"),
     **dict.fromkeys("┤├┴┬┼└┘┌┐╭╮╰╯", "+"),
     **dict(zip("▀░▒▓■□▚▞", "'.:%#o\\/", strict=True)),
     **dict(zip("▸▶◂◀←→↑↓▲▼▾⏎", ">><<<>^v^vv<", strict=True)),
@@ -45,7 +45,7 @@ _BLOCKS: Final = {
     **dict.fromkeys("▏▎▍", "▌"),
     **dict.fromkeys("▊▉▋", "█"),
     **dict(zip("▚▞", "▒▒", strict=True)),
-    **dict(zip("━▔╸╺┄┈┆┃", "────··││", strict=True)),
+    **dict(zip("━▔╸╺┄┈┆┃", "=─=─··││", strict=True)),  # the rest of a bar is drawn with light lines
     **dict(zip("▸▶◂◀⏎✓✔✗✘‖╭╮╰╯", ">><<<++xx║┌┐└┘", strict=True)),
 }
 """What the fonts of consoles lack, and what stands for it there."""

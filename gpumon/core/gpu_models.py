@@ -66,7 +66,7 @@ MODELS: Final = tuple(GpuModel(*row) for row in (
     ("B200", "10.0", 148, 180, 7700, 75, 2250, 1800, 1000, "data-center/dgx-b200"),
     ("RTX 5090", "12.0", 170, 32, 1792, 104.8, 209, 0, 575, "geforce/graphics-cards/50-series"),
 ))  # fmt: skip
-"""Values of NVIDIA's public data sheets, without sparsity."""
+"""Values of NVIDIA's public data sheets, without sparsity; collected by hand, and not yet compared with them again."""
 _OTHER_MODELS: Final = frozenset({"D", "LAPTOP", "NVL", "SUPER", "TI"})
 """Words in the names of other models than those of the table."""
 

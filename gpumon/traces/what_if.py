@@ -21,8 +21,7 @@ _MAX_WORK: Final = 50_000
 """With more kernels, the trace is no step."""
 _NO_HOST: Final = {"": 0.0, DATA: 1.0}
 _GRAPH_GAP_NS: Final = 1_000
-_MAX_GRAPH_GAP_NS: Final = 2_000
-"""Time between two dependent kernels of a CUDA graph, which is what is left of a launch."""
+"""Least time between two dependent kernels of a CUDA graph, which is what is left of a launch."""
 _BF16_SPEEDUP: Final = 2.0
 """A product in bf16 takes half the time of one in TF32, by the data sheets; measured on H200: 785 and 406 TFLOP/s."""
 
@@ -44,7 +43,6 @@ def without(table: EventTable, graph: StepGraph, device: str) -> dict[str, tuple
         changes[SYNC] = Change(ignored_waits=("", DATA, COLLECTING))
     if graph.work:
         changes[LAUNCHES] = Change(host=_NO_HOST, gap_ns=_GRAPH_GAP_NS)
-        changes[LEAST + LAUNCHES] = Change(host=_NO_HOST, gap_ns=_MAX_GRAPH_GAP_NS)
     is_tf32 = ["tf32" in text.lower() for text in table.texts]
     ratios: dict[str, tuple[str, Callable[[DeviceWork], float]]] = {
         COMMUNICATION: (COMMUNICATION, lambda _: float("inf")),

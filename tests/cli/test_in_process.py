@@ -46,3 +46,4 @@ def test_a_terminal_gets_the_characters_that_it_has() -> None:
     assert symbols_for({"TERM": "linux", "LANG": "en_US.UTF-8", "LC_ALL": "de_DE.ISO-8859-1"}) is Symbols.ASCII
     assert symbols_for({"LANG": "C"}) is Symbols.UNICODE, "as Python has it"
     assert "".join(map(block_replacement, "⣿⠉⣀⠀▂▇▸─a")) == "█▀▄ ▄█>─a"
+    assert "".join(map(block_replacement, "━━╸──")) == "===──", "a bar differs from its rest"
