@@ -13,7 +13,8 @@ from gpumon.operations import targets
 from gpumon.operations.targets import SeveralTargetsError, find_target, with_all_ranks
 from tests.processes import kill, tree, wait_gone
 
-JOB = "named-by-a-test"
+JOB = f"named-by-test-{os.getpid()}"
+PROGRAM = f"pretrain_{os.getpid()}"
 LAUNCHER = """
 import os, subprocess, sys
 for rank in "01":
@@ -39,9 +40,9 @@ class Started:
 
     def __init__(self, folder: Path) -> None:
         (folder / "torchrun").write_text(LAUNCHER)
-        (folder / "pretrain.py").write_text(TRAINING)
+        (folder / f"{PROGRAM}.py").write_text(TRAINING)
         variables = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1", "TORCHELASTIC_RUN_ID": JOB}
-        launcher = f"{sys.executable} {folder}/torchrun {folder}/pretrain.py"
+        launcher = f"{sys.executable} {folder}/torchrun {folder}/{PROGRAM}.py"
         self.shell = subprocess.Popen(
             ["sh", "-c", f"{launcher}; true"],
             env={**os.environ, **variables},
@@ -74,8 +75,8 @@ def test_every_process_of_a_job_leads_to_its_ranks(started: Started) -> None:
             assert target.note == f"Process {pid} is a worker of process {started.ranks[number]}."
     for pid in (started.shell.pid, tree(started.shell.pid)[1]):
         assert sorted(find_target(str(pid)).pids) == sorted(started.ranks)
-    target = find_target("pretrain.py")
-    assert (target.name, sorted(target.pids)) == ("pretrain", sorted(started.ranks))
+    target = find_target(f"{PROGRAM}.py")
+    assert (target.name, sorted(target.pids)) == (PROGRAM, sorted(started.ranks))
     assert sorted(find_target(JOB).pids) == sorted(started.ranks)
     assert sorted(with_all_ranks(find_target(str(rank))).pids) == sorted(started.ranks)
 
@@ -107,4 +108,4 @@ def test_nothing_named_is_the_only_job_or_a_choice(started: Started, monkeypatch
         find_target(None)
     with pytest.raises(SeveralTargetsError) as error:
         targets._only([one, one])
-    assert [str(target) for target in error.value.targets] == [f"pretrain of {one.user}, 2 ranks"] * 2
+    assert [str(target) for target in error.value.targets] == [f"{PROGRAM} of {one.user}, 2 ranks"] * 2
