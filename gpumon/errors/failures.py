@@ -15,7 +15,7 @@ from gpumon.errors.patterns import LetterWords
 from gpumon.errors.reading import FailureKind, LogFailure, NumberedLine
 from gpumon.errors.scan import LogBlock
 from gpumon.errors.tracebacks import CAUGHT_ABOVE, Raised, exceptions
-from gpumon.errors.wrapped_search import PatternHit
+from gpumon.errors.candidate import PatternHit
 
 _MAX_TEXT: Final = 400
 _MAX_LINES_PER_SIGN: Final = 512
@@ -133,7 +133,7 @@ def _add_known(block: LogBlock, hit: PatternHit, result: BlockFailures) -> None:
     ended = signs.ended(block.lines[hit.position], block.texts[hit.position])
     if ended is not None:
         failure = replace(failure, kind=FailureKind.ENDED, ended=ended)
-    if hit.error.is_last:
+    if hit.line_match.candidate.pattern.is_last:
         result.at_end = match
         return
     if is_lasting(match):

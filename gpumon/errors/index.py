@@ -1,44 +1,45 @@
-"""Writes the index of the entries: `python -m gpumon.errors.index`, after each change of a wording or of the ids."""
+"""Writes the index of the entries: `python -m gpumon.errors.index`, after each change of a wording or of the ids.
+
+The index has the needles by their rarest gram; see `gpumon.errors.needles`.
+"""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
-from typing import Final
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from gpumon.errors.entry import KnownError
-from gpumon.errors.load import INDEX, ErrorCatalogue, entry_files, entry_texts, parse
-from gpumon.errors.needles import index_rows
-from gpumon.errors.patterns import literals
-
-_RAISED_IN: Final = attrgetter("raised_in")
+from gpumon.errors.load import INDEX, entry_files, entry_texts, names_of, parse
+from gpumon.errors.needles import MAX_GRAMS, NO_GRAM, grams
+from gpumon.errors.patterns import LetterWords, literals
 
 
 def index_text() -> str:
-    """The index of the files: the ids in order, each with its file, and the needles with the wordings that have them.
+    """The index of the files, with a line per entry and needle.
 
     Raises:
         EntryError: An entry cannot be read.
     """
-    entries = []
-    for path in entry_files():
-        for error_id, line, text in entry_texts(path):
-            entries.append((parse(text, path.name, line), error_id, path.stem))
-    needles = index_rows(_needles(error for error, _, _ in entries))
-    lines = [json.dumps([error_id, stem]) for _, error_id, stem in entries]
-    rows = [f"{json.dumps(gram)}: {json.dumps(row)}" for gram, row in needles.items()]
-    joint = ",\n"
-    raised = [order for order, (error, _, _) in enumerate(entries) if any(map(_RAISED_IN, error.wordings))]
-    return (
-        f'{{"entries": [\n{joint.join(lines)}\n],\n"raised": {json.dumps(raised)},\n'
-        f'"needles": {{\n{joint.join(rows)}\n}}}}\n'
-    )
+    entries = [(path, *entry) for path in entry_files() for entry in entry_texts(path)]
+    files = {error_id: path.stem for path, error_id, _, _ in entries}
+    also = {name: error_id for _, error_id, _, text in entries for name in names_of(text)}
+    document = index_document([parse(text, path.name, line) for path, _, line, text in entries], files, also)
+    return json.dumps(document, indent=0) + "\n"
 
 
-def catalogue_of(errors: Sequence[KnownError]) -> "ErrorCatalogue":
-    """A catalogue of some errors, which stand in no file."""
-    catalogue = ErrorCatalogue([(error.id, "") for error in errors], index_rows(_needles(errors)))
-    catalogue.add(errors)
-    return catalogue
+def index_document(
+    errors: Iterable[KnownError], files: Mapping[str, str], also: Mapping[str, str]
+) -> Mapping[str, Any]:
+    """The index of some errors.
+
+    Args:
+        errors: The errors, in the order of `files`.
+        files: The file of each id.
+        also: The id of the entry that has a further id.
+    """
+    errors = list(errors)
+    raised = [error.id for error in errors if any(wording.raised_in for wording in error.wordings)]
+    return {"entries": dict(files), "also": dict(also), "raised": raised, "needles": _rows(_needles(errors))}
 
 
 def _needles(errors: Iterable[KnownError]) -> Iterator[tuple[str, int, int]]:
@@ -46,6 +47,32 @@ def _needles(errors: Iterable[KnownError]) -> Iterator[tuple[str, int, int]]:
         for number, wording in enumerate(error.wordings):
             if not wording.raised_in:
                 yield literals(wording.regex).needle, order, number
+
+
+def _rows(needles: Iterable[tuple[str, int, int]]) -> Mapping[str, str]:
+    """The rows of the index, by the rarest gram of the needles of each.
+
+    A row has the needles, separated by semicolons: the letters, other grams, and the entries with their wordings,
+    separated by colons. A needle has its grams within words, in whatever words a wording divides it.
+
+    Args:
+        needles: The text of each, with the index of its entry and that of its wording.
+    """
+    places: dict[str, list[int]] = defaultdict(list)
+    words_by_gram: dict[str, dict[str, str]] = {}
+    for text, order, number in needles:
+        words = [word.decode() for word in LetterWords(text).words]
+        letters = "".join(words)
+        places[letters] += (order, number)
+        own = {gram: word for word in words for gram in grams(word)}
+        words_by_gram[letters] = {gram: own[gram] for gram in own if gram in words_by_gram.get(letters, own)}
+    frequency = Counter(gram for own in words_by_gram.values() for gram in own)
+    rows: dict[str, list[str]] = defaultdict(list)
+    for letters, own in words_by_gram.items():
+        of_words = {own[gram]: gram for gram in sorted(own, key=frequency.__getitem__, reverse=True)}
+        rarest, *others = sorted(of_words.values(), key=frequency.__getitem__)[:MAX_GRAMS] or [NO_GRAM]
+        rows[rarest].append(f"{letters}:{' '.join(others)}:{' '.join(map(str, places[letters]))}")
+    return {gram: ";".join(rows[gram]) for gram in sorted(rows)}
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from gpumon.errors.rank import names_of
 from gpumon.errors.scan import LogBlock
 from gpumon.errors.signs import has_information_level, has_warning_level
 from gpumon.errors.tracebacks import CAUGHT_ABOVE, TRACEBACK
-from gpumon.errors.wrapped_search import PatternHit
+from gpumon.errors.candidate import PatternHit
 
 _MAX_EXCERPT: Final = 400
 """Characters of a log line that are shown."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from gpumon.errors.entry import KnownError
 from gpumon.errors.lazy_pattern import lazy_pattern
-from gpumon.errors.load import catalogue
+from gpumon.errors.load import ERRORS
 
 MODEL_CODE: Final = "transformers_modules"
 """The package in which transformers keeps code that came with a model."""
@@ -34,8 +34,7 @@ def raised_error(message: str, package: str, code: str) -> tuple[KnownError, dic
 
 
 def _matches(text: str, places: set[str]) -> Iterator[tuple[KnownError, dict[str, str]]]:
-    known = catalogue()
-    for error in map(known.at, known.raised):
+    for error in map(ERRORS.__getitem__, ERRORS.index["raised"]):
         for wording in error.wordings:
             if wording.raised_in in places:
                 match = lazy_pattern(wording.regex, re.MULTILINE).match(text)

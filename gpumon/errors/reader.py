@@ -30,7 +30,7 @@ from gpumon.errors.programs import programs_in
 from gpumon.errors.ranks import SIGNS, RankWork, with_line
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, NumberedLine, Run
 from gpumon.errors.scan import LogBlock, blocks
-from gpumon.errors.wrapped_search import PatternHit
+from gpumon.errors.candidate import PatternHit
 
 _MAX_OPEN: Final = 4096
 """Open failures that are kept: those of thousands of ranks, each with its own."""

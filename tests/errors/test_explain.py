@@ -179,7 +179,7 @@ def test_the_text_of_an_error_continues_with_the_next_lines() -> None:
     (hit,) = finder().hits(block)
     assert hit.text == "unspecified launch failureafterend"
     assert hit.line_match.line == "RuntimeError: unspecified launch failure"
-    assert hit.line_match.length == len("unspecified launch failure")
+    assert hit.line_match.match[0] == "unspecified launch failure"
 
 
 def test_repeated_errors_are_counted() -> None:
