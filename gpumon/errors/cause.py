@@ -125,7 +125,7 @@ def _in_place(match: Match, program: str, reading: LogReading, others: Mapping[s
     place = {"program": program if is_relevant(program, names_of(match.error)[1]) else "", "platform": reading.platform}
     borrowed = ((name, others.get(error_id, {})) for name, error_id in match.error.borrowed)
     values = {name: values[name] for name, values in borrowed if name in values}
-    count = reading.processes.get((match.error.id, str(match.values.get("bus", ""))), 0)
+    count = len(reading.processes.get((match.error.id, str(match.values.get("bus", ""))), ()))
     values |= {"processes": count} if count > 1 else {}
     named = {name: text for name, text in place.items() if text}
     return replace(match, values={**values, **match.values, **named})
@@ -183,7 +183,9 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
     )
     if named is not None:
         return named, True
-    earlier = [failure for failure in failures if failure.line < root.first_line and failure is not first]
+    earlier = [
+        failure for failure in failures if failure.line < (root.first_line or root.line) and failure is not first
+    ]
     for other in earlier:
         if other.kind in {FailureKind.KNOWN, FailureKind.RAISED} and not other.is_echo and _explains(other, root):
             return _root_of_chain(other, failures), True
@@ -310,12 +312,11 @@ def _chain(root: LogFailure, failures: Sequence[LogFailure]) -> tuple[LogFailure
 
 def _ignored(root: LogFailure, reading: LogReading) -> tuple[Notice, ...]:
     """Warnings and survived errors, each kind once."""
+    key = None if root.match is None else root.match.error.id
     shown: dict[str, Notice] = {}
     for notice in reading.notices:
-        key = notice.match.error.id if notice.match else notice.title
-        if root.match is None or key != root.match.error.id:
-            shown.setdefault(key, notice)
-    return tuple(shown.values())
+        shown.setdefault(notice.key, notice)
+    return tuple(notice for notice in shown.values() if notice.key != key)
 
 
 def _confidence(root: LogFailure, failures: Sequence[LogFailure], *, is_by_kind: bool) -> tuple[Confidence, str]:

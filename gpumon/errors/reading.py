@@ -1,13 +1,13 @@
 """A log that was read, as records: its runs, its failures and its notices; the logs of several ranks as one."""
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gpumon.errors import signs
 from gpumon.errors.lazy_pattern import lazy_pattern
@@ -16,11 +16,7 @@ from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.ranks import RankWork
 from gpumon.errors.tracebacks import Raised, TracebackFrame
 
-_NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
-_REPORTS: Final = lazy_pattern(
-    r"(?:ChildFailedError|CalledProcessError|Process(?:Exited|Raised)Exception|SystemExit|SubprocessError"
-    r"|SignalException|metadata-generation-failed|subprocess-exited-with-error)$"
-)
+_REPORTS: Final = signs.sign("report of another")
 _FILE_RANK: Final = lazy_pattern(
     r"(?:rank|worker|proc|node|task|log|stderr|stdout|^|[/\\_.-])[_.-]?(\d{1,5})(?=[/\\_.-]|$)"
 )
@@ -60,30 +56,28 @@ class LogFailure:
     Attributes:
         kind: How it reads.
         line: The number of its line, from 1.
-        first_line: The number of the first line of its traceback, or the same.
         text: The line.
         rank: The rank that wrote it, if the line names one.
         timestamp: When it was written, if the log says it.
         raised: The exception.
         ended: The end of a process.
         matches: The known errors in it, the best one first.
-        count: How often it occurred.
         around: The lines around it, if no entry has it.
         source: The file, if several were read as one log.
+        first_line: The number of the first line of its traceback; 0 without one.
     """
 
     kind: FailureKind
     line: int
-    first_line: int
     text: str
     rank: int | None = None
     timestamp: Timestamp | None = None
     raised: Raised | None = None
     ended: signs.Ended | None = None
     matches: tuple[Match, ...] = ()
-    count: int = 1
     around: tuple[NumberedLine, ...] = ()
     source: str = ""
+    first_line: int = 0
 
     @property
     def match(self) -> Match | None:
@@ -118,7 +112,7 @@ class LogFailure:
     @property
     def is_report(self) -> bool:
         """Whether it is an exception that reports the failure of another process."""
-        return self.raised is not None and _REPORTS.search(self.raised.name) is not None
+        return self.raised is not None and _REPORTS.is_in(self.raised.name)
 
 
 class Notice(NamedTuple):
@@ -133,6 +127,11 @@ class Notice(NamedTuple):
     title: str
     line: int
     match: Match | None = None
+
+    @property
+    def key(self) -> str:
+        """The id of the known error, or else the title."""
+        return self.title if self.match is None else self.match.error.id
 
 
 class Run(NamedTuple):
@@ -149,7 +148,8 @@ class Run(NamedTuple):
     failure: LogFailure | None = None
 
 
-class LogReading(NamedTuple):
+@dataclass(slots=True)
+class LogReading:
     """A log that was read.
 
     Attributes:
@@ -160,30 +160,31 @@ class LogReading(NamedTuple):
         notices: Warnings and errors that were survived.
         ranks: The ranks that the log names.
         programs: The programs that the log names.
+        platform: Where the program ran; empty for Linux outside a notebook.
         last_lines: Its last lines that are not blank.
         first_failed_rank: The rank that the launcher calls the first one that failed.
-        counts: The number of lines with each known error.
-        processes: The number of processes for which a GPU has an error, by the error and the bus.
-        hang: A known error whose message ends the log: the program waits there.
-        is_cut: Whether it stops in the middle of a line.
         works: What NCCL's watchdog says about the collectives of ranks.
+        is_cut: Whether it stops in the middle of a line.
+        hang: A known error whose message ends the log: the program waits there.
+        counts: The number of lines with each known error.
+        processes: The processes for which a GPU has an error, by the error and the bus.
     """
 
-    lines: int
-    runs: tuple[Run, ...]
-    open: tuple[LogFailure, ...]
-    lasting: tuple[LogFailure, ...]
-    notices: tuple[Notice, ...]
-    ranks: tuple[int, ...]
-    programs: frozenset[str]
-    platform: str
-    last_lines: tuple[NumberedLine, ...]
+    lines: int = 0
+    runs: list[Run] = field(default_factory=list)
+    open: list[LogFailure] = field(default_factory=list)
+    lasting: list[LogFailure] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+    ranks: set[int] = field(default_factory=set)
+    programs: frozenset[str] = frozenset()
+    platform: str = ""
+    last_lines: list[NumberedLine] = field(default_factory=list)
     first_failed_rank: int | None = None
-    works: Mapping[int, RankWork] = _NOTHING
+    works: dict[int, RankWork] = field(default_factory=dict)
     is_cut: bool = False
     hang: Match | None = None
-    counts: Mapping[str, int] = _NOTHING
-    processes: Mapping[tuple[str, str], int] = _NOTHING
+    counts: Counter[str] = field(default_factory=Counter)
+    processes: dict[tuple[str, str], set[str]] = field(default_factory=dict)
 
 
 def merged(readings: Sequence[tuple[str, LogReading]]) -> LogReading:
@@ -193,34 +194,26 @@ def merged(readings: Sequence[tuple[str, LogReading]]) -> LogReading:
         readings: The name of each log, and the log.
     """
     folder = Path(os.path.commonpath([str(Path(name).parent) for name, _ in readings]))
-    ranks = [_rank_in(str(Path(name).relative_to(folder)), number) for number, (name, _) in enumerate(readings)]
-    named = [_of_rank(reading, name, rank) for (name, reading), rank in zip(readings, ranks, strict=True)]
-    longest = max(named, key=lambda reading: reading.lines)
-    failures = sorted(chain.from_iterable(reading.open for reading in named), key=_time_of)
-    return longest._replace(
-        lines=sum(reading.lines for reading in named),
-        open=tuple(failures),
-        lasting=tuple(chain.from_iterable(reading.lasting for reading in named)),
-        notices=tuple(chain.from_iterable(reading.notices for reading in named)),
-        ranks=tuple(sorted(set(chain.from_iterable(reading.ranks for reading in named)))),
-        programs=frozenset().union(*(reading.programs for reading in named)),
-        works=dict(chain.from_iterable(reading.works.items() for reading in named)),
-        first_failed_rank=next((item.first_failed_rank for item in named if item.first_failed_rank is not None), None),
+    for number, (name, reading) in enumerate(readings):
+        digits = _FILE_RANK.findall(str(Path(name).relative_to(folder)))
+        rank = int(digits[-1]) if digits else number
+        for failures in (reading.open, reading.lasting):
+            failures[:] = [
+                replace(item, rank=rank if item.rank is None else item.rank, source=name) for item in failures
+            ]
+        reading.ranks = reading.ranks or {rank}
+    logs = [reading for _, reading in readings]
+    return replace(
+        max(logs, key=lambda reading: reading.lines),
+        lines=sum(reading.lines for reading in logs),
+        open=sorted(chain.from_iterable(reading.open for reading in logs), key=_time_of),
+        lasting=list(chain.from_iterable(reading.lasting for reading in logs)),
+        notices=list(chain.from_iterable(reading.notices for reading in logs)),
+        ranks=set(chain.from_iterable(reading.ranks for reading in logs)),
+        programs=frozenset(chain.from_iterable(reading.programs for reading in logs)),
+        works=dict(chain.from_iterable(reading.works.items() for reading in logs)),
+        first_failed_rank=next((item.first_failed_rank for item in logs if item.first_failed_rank is not None), None),
     )
-
-
-def _rank_in(name: str, number: int) -> int:
-    """The rank that the name of a file or of its folder ends with; else its place among the files."""
-    digits = _FILE_RANK.findall(name)
-    return int(digits[-1]) if digits else number
-
-
-def _of_rank(reading: LogReading, source: str, rank: int) -> LogReading:
-    failing, lasting = (
-        tuple(replace(item, rank=rank if item.rank is None else item.rank, source=source) for item in items)
-        for items in (reading.open, reading.lasting)
-    )
-    return reading._replace(open=failing, lasting=lasting, ranks=reading.ranks or (rank,))
 
 
 def _time_of(failure: LogFailure) -> tuple[float, int]:

@@ -53,11 +53,13 @@ class RankLines:
 
     Attributes:
         positions: Their indexes in the block.
+        lines: The lines as written.
         texts: The lines without prefixes.
         starts: The first line of each rank.
     """
 
     positions: Sequence[int]
+    lines: list[str]
     texts: list[str]
     starts: Sequence[int]
 
@@ -94,6 +96,10 @@ class LogBlock:
     first: int
     end: int
 
+    def has_text(self, position: int) -> bool:
+        """Whether a line is not blank."""
+        return bool(self.lines[position].strip())
+
     @cached_property
     def text(self) -> str:
         """The lines, joined."""
@@ -112,7 +118,7 @@ class LogBlock:
     @cached_property
     def by_rank(self) -> RankLines:
         """The lines by rank; a line without a rank belongs to the rank of the line before, as wrapped lines do."""
-        in_order = RankLines(range(len(self.texts)), self.texts, (0,))
+        in_order = RankLines(range(len(self.texts)), self.lines, self.texts, (0,))
         if self.ranks.count(None) == len(self.ranks):
             return in_order
         changes = [index for index, rank in enumerate(self.ranks) if rank is not None]
@@ -123,7 +129,8 @@ class LogBlock:
             return in_order
         starts = [0, *accumulate(map(len, positions.values()))][:-1]
         indexes = list(chain.from_iterable(positions.values()))
-        return RankLines(indexes, list(map(self.texts.__getitem__, indexes)), starts)
+        lines, texts = (list(map(some.__getitem__, indexes)) for some in (self.lines, self.texts))
+        return RankLines(indexes, lines, texts, starts)
 
 
 def blocks(chunks: Iterable[bytes]) -> Iterator[LogBlock]:
