@@ -183,10 +183,9 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
     )
     if named is not None:
         return named, True
-    earlier = [
-        failure for failure in failures if failure.line < (root.first_line or root.line) and failure is not first
-    ]
-    for other in earlier:
+    for other in failures:
+        if other is first or other.line >= (root.first_line or root.line):
+            continue
         if other.kind in {FailureKind.KNOWN, FailureKind.RAISED} and not other.is_echo and _explains(other, root):
             return _root_of_chain(other, failures), True
     for lasting in reading.lasting:

@@ -1,6 +1,6 @@
 """What a log means: its reading, its known errors, and the short answer."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -30,7 +30,7 @@ class Explanation:
     answer: LogAnswer
     lines: int
     unknown: LogFailure | None = None
-    last_lines: tuple[NumberedLine, ...] = ()
+    last_lines: Sequence[NumberedLine] = ()
     reading: LogReading | None = None
     root: Cause | None = None
 

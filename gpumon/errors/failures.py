@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gpumon.core.text import safe_text
 from gpumon.errors import signs
@@ -72,19 +72,21 @@ def failures_in(block: LogBlock, hits: Sequence[PatternHit]) -> BlockFailures:
     return result
 
 
-def _failure(block: LogBlock, kind: FailureKind, position: int, text: str, **more: Any) -> LogFailure:
+def _failure(
+    block: LogBlock, kind: FailureKind, position: int, text: str, matches: tuple[Match, ...] = ()
+) -> LogFailure:
     """A failure in a line; the lines around it are kept if no entry has it."""
-    around = () if more.get("matches") else _around(block, position)
+    around = () if matches else _around(block, position)
     number, rank, time = block.numbers[position], block.ranks[position], timestamp_at(block, position)
-    return LogFailure(kind, number, text, rank, time, around=around, **more)
+    return LogFailure(kind, number, text, rank, time, matches=matches, around=around)
 
 
 def _add_raised(block: LogBlock, raised: Raised, hits: Sequence[PatternHit], result: BlockFailures) -> None:
     positions = block.by_rank.positions
     first, matches = positions[raised.first_row], _matches(block, hits)
     text = f"{raised.name}: {raised.message}" if raised.message else raised.name
-    failure = _failure(block, FailureKind.RAISED, positions[raised.row], text, raised=raised, matches=matches)
-    failure = replace(failure, first_line=block.numbers[first])
+    failure = _failure(block, FailureKind.RAISED, positions[raised.row], text, matches)
+    failure = replace(failure, raised=raised, first_line=block.numbers[first])
     is_warning = raised.name.endswith("Warning") or (matches and all(match.error.is_warning for match in matches))
     result.lasting += [replace(failure, matches=(match,)) for match in matches if is_lasting(match)]
     is_notice = is_warning and not raised.is_uncaught
@@ -113,7 +115,7 @@ def _add_known(block: LogBlock, hit: PatternHit, result: BlockFailures) -> None:
     match = match_of(block, hit)
     ended = signs.ended(block.lines[hit.position], block.texts[hit.position])
     kind = FailureKind.KNOWN if ended is None else FailureKind.ENDED
-    failure = _failure(block, kind, hit.position, match.text, ended=ended, matches=(match,))
+    failure = replace(_failure(block, kind, hit.position, match.text, (match,)), ended=ended)
     if hit.line_match.candidate.pattern.is_last:
         result.at_end = match
         return
@@ -165,8 +167,8 @@ def _add_others(block: LogBlock, covered: set[int], result: BlockFailures) -> No
             kind = FailureKind.LOGGED
         else:
             continue
-        failure = _failure(block, kind, position, safe_text(text.strip(), _MAX_TEXT), ended=ended)
-        result.failures.append(FailureLines(position, position + 1, failure))
+        failure = _failure(block, kind, position, safe_text(text.strip(), _MAX_TEXT))
+        result.failures.append(FailureLines(position, position + 1, replace(failure, ended=ended)))
 
 
 def _around(block: LogBlock, position: int) -> tuple[NumberedLine, ...]:

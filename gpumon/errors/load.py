@@ -1,7 +1,7 @@
 """Reads the known errors from the text files in `entries/`; docs/errors.md describes their format.
 
-`index.json`, which `python -m gpumon.errors.index` writes, has the needles of all wordings; an entry is read only if one
-of its needles is in a log, or if it is asked for.
+`index.json`, which `python -m gpumon.errors.index` writes, has the needles of all wordings; an entry is read only if
+one of its needles is in a log, or if it is asked for.
 """
 
 import json

@@ -6,7 +6,7 @@ its last run ended.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
@@ -84,12 +84,8 @@ class _Open:
     def is_over(self) -> bool:
         """Whether so many ordinary lines follow that it was not the end; if it is certain, they prove nothing."""
         raised, limit = self.failure.raised, _MAX_ORDINARY.get(self.failure.kind)
-        if (
-            raised is not None
-            and raised.frame is not None
-            and raised.frame.file == _EXECUTED
-            and not raised.is_uncaught
-        ):
+        frame = None if raised is None or raised.is_uncaught else raised.frame
+        if frame is not None and frame.file == _EXECUTED:
             limit = 1
         return limit is not None and self.ordinary > limit
 
@@ -116,16 +112,10 @@ class LogReader:
 
     def read(self, chunks: Iterable[bytes]) -> LogReading:
         """Reads a log in chunks of any size."""
-        chunk, block, reading = b"", None, self._reading
-
-        def watched() -> Iterator[bytes]:
-            nonlocal chunk
-            for chunk in chunks:
-                yield chunk
-
-        for block in blocks(watched()):
+        block, reading = None, self._reading
+        for block in blocks(chunks):
             self._add(block)
-        reading.is_cut = block is not None and not chunk.endswith(b"\n") and _is_cut(block.lines)
+        reading.is_cut = block is not None and not block.is_complete and _is_cut(block.lines)
         reading.open = [item.failure for item in self._open]
         reading.runs.append(Run(self._run_start, reading.lines, reading.open[-1] if reading.open else None))
         reading.lasting = list(self._lasting.values())
@@ -168,7 +158,7 @@ class LogReader:
         self._characters += sum(map(len, block.lines[block.first : block.end])) + block.end - block.first
 
     def _keep(self, result: BlockFailures, hits: Sequence[PatternHit]) -> None:
-        """Keeps what a block says about the complete log: how many lines and processes have each error, and warnings."""
+        """Keeps what a block says about the complete log."""
         for hit in hits:
             self._reading.counts[hit.error.id] += 1
             bus, process = (hit.line_match.groups.get(name) for name in ("bus", "pid"))

@@ -197,10 +197,8 @@ def merged(readings: Sequence[tuple[str, LogReading]]) -> LogReading:
     for number, (name, reading) in enumerate(readings):
         digits = _FILE_RANK.findall(str(Path(name).relative_to(folder)))
         rank = int(digits[-1]) if digits else number
-        for failures in (reading.open, reading.lasting):
-            failures[:] = [
-                replace(item, rank=rank if item.rank is None else item.rank, source=name) for item in failures
-            ]
+        for some in (reading.open, reading.lasting):
+            some[:] = [replace(item, rank=rank if item.rank is None else item.rank, source=name) for item in some]
         reading.ranks = reading.ranks or {rank}
     logs = [reading for _, reading in readings]
     return replace(

@@ -8,7 +8,7 @@ most two blocks are in memory at once; the bytes and the lines of a block are bo
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import Final
@@ -87,6 +87,7 @@ class LogBlock:
         ranks: The rank that each line names, or None.
         first: Lines before this index were evaluated in the previous block.
         end: Lines from this index on are evaluated in the next block, which contains more lines after them.
+        is_complete: Whether its last line has an end.
     """
 
     numbers: list[int]
@@ -95,6 +96,7 @@ class LogBlock:
     ranks: list[int | None]
     first: int
     end: int
+    is_complete: bool = True
 
     def has_text(self, position: int) -> bool:
         """Whether a line is not blank."""
@@ -206,7 +208,7 @@ def _clean(data: bytes, first_number: int) -> LogBlock:
         pairs = [(number, piece) for number, line in zip(numbers, lines, strict=True) for piece in _pieces(line)]
         numbers, lines = [number for number, _ in pairs], [piece for _, piece in pairs]
     ranks, texts = split_prefixes(lines)
-    return LogBlock(numbers, lines, texts, ranks, 0, len(lines))
+    return LogBlock(numbers, lines, texts, ranks, 0, len(lines), data.endswith(b"\n"))
 
 
 def _unescaped(text: str) -> str:
@@ -260,7 +262,7 @@ def _joined(previous: LogBlock | None, block: LogBlock, *, is_last: bool) -> Log
     """A block preceded by the end of the previous one."""
     end = len(block.lines) if is_last else _overlap_start(block.lines, len(block.lines))
     if previous is None:
-        return LogBlock(block.numbers, block.lines, block.texts, block.ranks, 0, end)
+        return replace(block, end=end)
     start = _overlap_start(previous.lines, previous.end)
     kept = len(previous.lines) - start
     return LogBlock(
@@ -270,6 +272,7 @@ def _joined(previous: LogBlock | None, block: LogBlock, *, is_last: bool) -> Log
         previous.ranks[start:] + block.ranks,
         previous.end - start,
         kept + end,
+        block.is_complete,
     )
 
 
