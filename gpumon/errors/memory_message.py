@@ -116,7 +116,14 @@ def written_memory_message(message: MemoryMessage, gpu: int, *, is_async: bool =
     """
     asked, total, free, allowed, allocated, unallocated = (
         "" if size is None else _written(size)
-        for size in (message.asked, message.total, message.free, message.allowed, message.allocated, message.unallocated)
+        for size in (
+            message.asked,
+            message.total,
+            message.free,
+            message.allowed,
+            message.allocated,
+            message.unallocated,
+        )
     )
     if is_async:
         sizes = {"Currently allocated": allocated, "Requested": asked, "Device limit": total}

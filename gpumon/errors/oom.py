@@ -33,7 +33,9 @@ def explain_oom(file: OomFile) -> Explanation:
     """Explains a file, in the form of an explanation of a log with one line."""
     findings = OomFindings(file)
     calls = tuple(_calls(file.stack))
-    timestamp = Timestamp(ClockKind.FULL, file.time_seconds, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(file.time_seconds)))
+    timestamp = Timestamp(
+        ClockKind.FULL, file.time_seconds, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(file.time_seconds))
+    )
     match = Match(
         error=_error(findings),
         line=1,

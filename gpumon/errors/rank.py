@@ -5,7 +5,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
-from gpumon.errors.conditions import Case, condition, names_in
+from gpumon.errors.conditions import Case, condition
 from gpumon.errors.entry import Code, Fix, KnownError, Values
 from gpumon.errors.facts import facts_of
 from gpumon.errors.facts.hosts import address
@@ -37,11 +37,10 @@ def case_of(error: KnownError, text: str = "", values: Values = _NO_VALUES, more
 
 def names_of(error: KnownError) -> tuple[frozenset[str], frozenset[str]]:
     """The signs of a log and the programs on which the fixes of an error, or its causes, depend."""
-    conditions = (*(fix.when for fix in error.fixes if fix.when), *(when for when, _ in error.causes_when))
-    pairs = [names_in(text) for text in conditions]
-    return frozenset(chain.from_iterable(signs for signs, _ in pairs)), frozenset(
-        chain.from_iterable(programs for _, programs in pairs)
-    )
+    texts = (*(fix.when for fix in error.fixes if fix.when), *(when for when, _ in error.causes_when))
+    conditions = [condition(text) for text in texts]
+    signs = frozenset(chain.from_iterable(some.signs for some in conditions))
+    return signs, frozenset(chain.from_iterable(some.programs for some in conditions))
 
 
 def fixes_of(error: KnownError, case: Case) -> tuple[Fix, ...]:

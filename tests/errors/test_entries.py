@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from gpumon import errors
-from gpumon.errors.conditions import condition, names_in
+from gpumon.errors.conditions import condition
 from gpumon.errors.entry import ContextState, Fix, KnownError, Wording
 from gpumon.errors.explain import explain_text
 from gpumon.errors.find import ErrorFinder
@@ -252,10 +252,8 @@ def test_an_entry_is_complete(error: KnownError) -> None:
 @every_error
 def test_conditions_name_what_exists(error: KnownError) -> None:
     for text in filter(None, (*(fix.when for fix in error.fixes), *(when for _, when in error.follows))):
-        assert callable(condition(text))
-        signs, programs = names_in(text)
-        assert set(signs) <= set(SIGNS)
-        assert set(programs) <= {*PROGRAMS, "pip"}
+        assert set(condition(text).signs) <= set(SIGNS)
+        assert set(condition(text).programs) <= {*PROGRAMS, "pip"}
     assert slots_of(error) - {"last_error"} <= given_slots(error)
 
 
