@@ -123,6 +123,10 @@ class Condition:
             return inner
         if word.startswith("{"):
             return self._comparison(word[1:-1])
+        return self._place(word)
+
+    def _place(self, word: str) -> _Test:
+        """What the log or its message has, where it is from, or a named condition."""
         if word in {"text", "log"} and self._next() == "has":
             self._take()
             names = self._list()

@@ -67,13 +67,11 @@ def _cause_of(message: MemoryMessage) -> MemoryCause:
     total, free = message.total, message.free
     if message.allowed is not None and message.allowed < min(total or _UNKNOWN_TOTAL, message.held + message.asked):
         return MemoryCause.CAP
-    if total is None or free is None:
-        return MemoryCause.UNKNOWN
+    if total is None or free is None or message.held > total:
+        return MemoryCause.UNKNOWN if total is None or free is None else MemoryCause.TOO_BIG
     unused, foreign = message.unallocated or 0, message.foreign or 0
     own_context = _OTHERS_BYTES if message.own is None and not message.others else 0
     is_crowded = foreign - own_context >= max(_OTHERS_BYTES, _OTHERS_SHARE * total)
-    if message.held > total:
-        return MemoryCause.TOO_BIG
     if unused >= max(message.asked / 2, _SCATTERED_SHARE * total) and free + unused >= message.asked:
         return MemoryCause.FRAGMENTATION
     if is_crowded and free + unused + foreign >= message.asked:

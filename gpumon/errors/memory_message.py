@@ -114,21 +114,14 @@ def written_memory_message(message: MemoryMessage, gpu: int, *, is_async: bool =
         gpu: CUDA ordinal of the device.
         is_async: Whether the backend is cudaMallocAsync, which prints a different message.
     """
-    asked, total, free, allowed, allocated, unallocated = (
-        "" if size is None else _written(size)
-        for size in (
-            message.asked,
-            message.total,
-            message.free,
-            message.allowed,
-            message.allocated,
-            message.unallocated,
-        )
-    )
+    sizes = {name: getattr(message, name) for name in _SIZES}
+    texts = {name: "" if size is None else _written(size) for name, size in sizes.items()}
+    asked, total, free, allowed = (texts[name] for name in ("asked", "total", "free", "allowed"))
+    allocated, unallocated = texts["allocated"], texts["unallocated"]
     if is_async:
-        sizes = {"Currently allocated": allocated, "Requested": asked, "Device limit": total}
-        sizes |= {"Free (according to CUDA)": free}
-        known = " ".join(f"{name}: {size}" for name, size in sizes.items() if size)
+        named = {"Currently allocated": allocated, "Requested": asked, "Device limit": total}
+        named |= {"Free (according to CUDA)": free}
+        known = " ".join(f"{name}: {size}" for name, size in named.items() if size)
         return f"Allocation on device {gpu} would exceed allowed memory. (out of memory) {known}"
     text = f"CUDA out of memory. Tried to allocate {asked}."
     if total and free:

@@ -159,18 +159,16 @@ class OomFindings:
             return MemoryCause.TOO_BIG if self.is_impossible else MemoryCause.UNKNOWN
         grown = self.trend.rise_bytes if self.trend is not None and self._leaks else 0
         if grown <= self.idle.scattered:  # else what grew is more than the pieces, and would reach any limit
-            if self._would_suffice(self.idle.scattered):
-                return MemoryCause.FRAGMENTATION
-            if self.is_capped and self.available < message.asked <= message.free + self.excess_outside:
-                return MemoryCause.CAP
+            is_limited = self.is_capped and self.available < message.asked <= message.free + self.excess_outside
+            if self._would_suffice(self.idle.scattered) or is_limited:
+                is_in_pieces = self._would_suffice(self.idle.scattered)
+                return MemoryCause.FRAGMENTATION if is_in_pieces else MemoryCause.CAP
         own = message.held + min(self.outside or 0, _MAX_CONTEXT_BYTES)
         cause = memory_cause(replace(message, own=own, allowed=None, unallocated=0))  # idle memory would not help
         if cause is MemoryCause.OTHER_PROCESSES:
             return cause
-        if self._would_suffice(self.idle.elsewhere):
-            return MemoryCause.FRAGMENTATION
-        if self._leaks:
-            return MemoryCause.LEAK
+        if self._would_suffice(self.idle.elsewhere) or self._leaks:
+            return MemoryCause.FRAGMENTATION if self._would_suffice(self.idle.elsewhere) else MemoryCause.LEAK
         return MemoryCause.TOO_BIG if cause is MemoryCause.LEAK and self.trend is not None else cause
 
     @property

@@ -204,7 +204,8 @@ def merged(readings: Sequence[tuple[str, LogReading]]) -> LogReading:
     return replace(
         max(logs, key=lambda reading: reading.lines),
         lines=sum(reading.lines for reading in logs),
-        open=sorted(chain.from_iterable(reading.open for reading in logs), key=_time_of),
+        runs=max((reading.runs for reading in logs), key=len),
+        open=sorted(_of_last_run(logs), key=_time_of),
         lasting=list(chain.from_iterable(reading.lasting for reading in logs)),
         notices=list(chain.from_iterable(reading.notices for reading in logs)),
         ranks=set(chain.from_iterable(reading.ranks for reading in logs)),
@@ -212,6 +213,23 @@ def merged(readings: Sequence[tuple[str, LogReading]]) -> LogReading:
         works=dict(chain.from_iterable(reading.works.items() for reading in logs)),
         first_failed_rank=next((item.first_failed_rank for item in logs if item.first_failed_rank is not None), None),
     )
+
+
+def _of_last_run(logs: Sequence[LogReading]) -> list[LogFailure]:
+    """The failures that the logs end with, without those that are nearer in time to the end of an earlier run.
+
+    A rank may be missing in a later run, or write to another file.
+    """
+    failures = list(chain.from_iterable(reading.open for reading in logs))
+    ended = [run.failure for reading in logs for run in reading.runs[:-1] if run.failure is not None]
+    earlier = [failure.timestamp.seconds for failure in ended if failure.timestamp is not None]
+    latest = max((failure.timestamp.seconds for failure in failures if failure.timestamp is not None), default=0.0)
+    return [
+        failure
+        for failure in failures
+        if failure.timestamp is None
+        or all(latest - failure.timestamp.seconds <= abs(failure.timestamp.seconds - end) for end in earlier)
+    ]
 
 
 def _time_of(failure: LogFailure) -> tuple[float, int]:
