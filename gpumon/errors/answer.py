@@ -35,12 +35,7 @@ _MAX_PASTED_LINES: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Something to do.
-
-    Attributes:
-        text: What, in a sentence.
-        code: What to copy; may be empty.
-    """
+    """Something to do."""
 
     text: str
     code: str = ""
@@ -51,15 +46,9 @@ class LogAnswer:
     """The short answer to a log.
 
     Attributes:
-        headline: How the last run ended.
         place: The last line of the user's own code.
-        do: What to do first.
         otherwise: What else helps.
-        because: The evidence.
         cache: What ``empty_cache()`` would do; only for errors of memory.
-        ignored: The warnings that are no cause.
-        confidence: How sure the answer is, and why.
-        is_failure: Whether the log ends in a failure.
     """
 
     headline: str

@@ -33,13 +33,7 @@ def cased(text: str) -> CasedText:
 
 @dataclass(frozen=True, eq=False)
 class PreparedPattern:
-    """A pattern of the catalogue.
-
-    Attributes:
-        order: The index of its error in the catalogue.
-        error: Its error.
-        pattern: The pattern.
-    """
+    """A pattern of the catalogue."""
 
     order: int
     error: KnownError
@@ -114,7 +108,6 @@ class LineMatch(NamedTuple):
     """A match of a pattern in a line, or in lines that were joined.
 
     Attributes:
-        candidate: The pattern.
         match: The match; the case of its text may have been changed.
         line: The line with the match, broken lines joined.
         begin: Where this line starts in the text that was searched.
@@ -142,8 +135,6 @@ class PatternHit(NamedTuple):
     """A known error in the lines of a block.
 
     Attributes:
-        line_match: The match and its line.
-        lines: The lines.
         start: Its first line, and where it starts relative to the end of this line, which is the same with a prefix.
         end: Its last line, and where it ends relative to the end of this line.
         next_row: The first line after those that were searched together.

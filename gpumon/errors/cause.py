@@ -56,11 +56,7 @@ class Cause(NamedTuple):
     """Why the last run of a log failed.
 
     Attributes:
-        root: What caused the end.
-        end: The last failure.
         chain: From the end to the root.
-        confidence: How sure this is.
-        reason: What the confidence rests on.
         is_echo: Whether the log only has failures that follow from another one, such as timeouts.
         ignored: Failures before the end that did not cause it, and warnings.
     """

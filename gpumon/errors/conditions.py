@@ -26,8 +26,6 @@ class Case(NamedTuple):
 
     Attributes:
         text: The message with its values.
-        values: The values.
-        signs: The signs of the log that the entry names.
         program: The program whose log it is; empty if unknown.
         platform: Where it ran; empty for Linux outside a notebook.
     """
@@ -61,10 +59,6 @@ class ConditionError(ValueError):
 
 class Condition:
     """A condition; called with a case, it says whether it holds.
-
-    Attributes:
-        signs: The signs of a log that it names.
-        programs: The programs that it names.
 
     Raises:
         ConditionError: The text is not a condition.

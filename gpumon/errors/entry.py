@@ -32,7 +32,6 @@ class Fix(NamedTuple):
     """One way to fix an error.
 
     Attributes:
-        text: What to do, in one imperative sentence.
         code: The shell command or the lines of Python to copy; empty if there is nothing to type.
         when: A condition; empty for a fix that is always shown.
         is_first: Whether the fix comes before others where its condition holds, wherever it stands in the entry.
@@ -67,10 +66,7 @@ class KnownError(NamedTuple):
     """A known error. Most attributes are fields of its entry, see docs/errors.md.
 
     Attributes:
-        summary: The cause, in one or two sentences.
-        causes: Possible causes, most frequent first.
         causes_when: Causes that hold under a condition, which stands before each; they replace the others.
-        fixes: How to fix the error, best first.
         empty_cache: What `torch.cuda.empty_cache()` does and does not do for this error.
         is_echo: Whether the error usually follows another error, which is then the cause.
         is_warning: Whether the message is only a warning, whatever the level of its line: the program continues.

@@ -18,10 +18,7 @@ class Explanation:
 
     Attributes:
         matches: The known errors, the cause first, the others in the order of their lines.
-        answer: The short answer.
-        lines: The number of lines read.
         unknown: The error that ended the log, if no entry has it.
-        last_lines: The last lines that are not blank.
         reading: The log; None for the report of a probe.
         root: Why the last run failed; None if it did not, and for the report of a probe.
     """

@@ -37,9 +37,6 @@ class BlockFailures:
     """What failed in a block.
 
     Attributes:
-        failures: In the order of the lines.
-        notices: Warnings.
-        lasting: Known errors that may end the program later.
         at_end: The last error whose message is a sign of it only if the log ends with it.
         first_failed_rank: The rank that a launcher calls the first one that failed; its summary names it last.
     """

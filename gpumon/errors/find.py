@@ -31,7 +31,6 @@ class _LineResult(NamedTuple):
     """The errors in a single line.
 
     Attributes:
-        matches: The errors.
         unmatched: By needle, the patterns whose needle is in the line, and whose match may continue on other lines.
     """
 

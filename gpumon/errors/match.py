@@ -40,10 +40,7 @@ class OomReport(NamedTuple):
     """What the report of a probe contains in addition to the error, for a process that ran out of memory.
 
     Attributes:
-        cause: Why the allocation failed.
         sentences: The evidence for this cause, and other observations.
-        rows: The measured values, by name.
-        fixes: How to fix the error in this process, best first.
         place: The process, the GPU and the time.
         stack: The stack of the allocation, innermost call first, as Python prints it.
     """
@@ -61,19 +58,11 @@ class Match:
     """A known error in a log, once for all of its lines.
 
     Attributes:
-        error: The entry of the catalogue.
-        line: The number of its first line, from 1.
-        text: The text of that line.
-        rank: The rank that wrote that line, if the line names one.
-        ranks: All ranks that have the error.
         count: The number of lines with the error.
         timestamp: When that line was written, if the log contains it.
         is_cause: Whether the other errors follow from this one.
-        is_warning: Whether the line is only a warning.
         values: The values and names in the message, under their JSON names.
-        memory: The sizes of an out-of-memory message, in bytes.
         evidence: What this host reports about the error now, by subject.
-        oom_report: The report of a probe, for an error that was read from one.
         is_first_step: Whether memory ran out before a step was complete, as the progress bars show.
     """
 

@@ -56,12 +56,8 @@ class MemoryMessage:
     """The sizes in an out-of-memory message, in bytes; None if the message does not contain a size.
 
     Attributes:
-        asked: The requested size.
-        total: Total memory of the GPU.
-        free: Memory that no process holds.
         own: Memory that the process holds, including its context and libraries.
         allowed: The memory limit that the process has set.
-        allocated: Memory in live tensors.
         private_pools: The part of it that belongs to CUDA graphs.
         unallocated: Memory that the allocator has reserved and that no tensor uses.
         others: PIDs of other processes, each with the memory that it holds.

@@ -41,9 +41,6 @@ class IdleMemory(NamedTuple):
     Attributes:
         scattered: In free blocks that are too small for the request, on the stream with the most of them.
         pieces: The number of these blocks; None if only the allocator's statistics are known.
-        largest: The largest of them.
-        other_streams: In free blocks on other streams.
-        private: In private pools, such as those of CUDA graphs.
         other_kind: In segments for small blocks if the request is large, or for large blocks if it is small.
         private_reserved: Everything that the private pools hold, idle or not.
         releasable: In completely idle segments, which `empty_cache` frees.
@@ -105,10 +102,8 @@ class OomTrend(NamedTuple):
     """What the last minute shows.
 
     Attributes:
-        seconds: Length of the history.
         rise_bytes: How much the minimum of allocated memory grew from the first part of the history to the last. A
             step allocates and frees memory; the memory at its lowest point stays.
-        is_steady: Whether the minimum grew from every part to the next.
         only_rises: Whether it more than doubled and never fell, as while a model is loaded onto the GPU.
         rises_at_end: Whether it still grew at the end, about as fast as before.
         highest_bytes: The maximum of allocated memory in the samples before the step that failed.

@@ -77,8 +77,6 @@ class Timestamp(NamedTuple):
     """The timestamp of a line.
 
     Attributes:
-        clock: What the seconds count from.
-        seconds: Seconds on that clock.
         text: The time as written, without the letter and the date of glog; empty if only an earlier line has it.
     """
 

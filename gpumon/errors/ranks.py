@@ -23,7 +23,6 @@ class RankWork(NamedTuple):
 
     Attributes:
         waits_for: The number of the collective that timed out.
-        operation: Its name.
         elements: The number of elements that it takes.
         enqueued: The number of the last collective that the rank started.
     """
@@ -47,12 +46,7 @@ def with_line(work: RankWork, line: str) -> RankWork:
 
 
 class Difference(NamedTuple):
-    """How a rank differs from the others.
-
-    Attributes:
-        sentence: The difference.
-        ranks: The ranks to look at.
-    """
+    """How a rank differs from the others."""
 
     sentence: str
     ranks: str

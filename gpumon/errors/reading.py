@@ -38,12 +38,7 @@ class FailureKind(Enum):
 
 
 class NumberedLine(NamedTuple):
-    """A line of a log.
-
-    Attributes:
-        number: Its number, from 1.
-        text: Its text.
-    """
+    """A line of a log."""
 
     number: int
     text: str
@@ -54,15 +49,7 @@ class LogFailure:
     """A failure in a log.
 
     Attributes:
-        kind: How it reads.
-        line: The number of its line, from 1.
-        text: The line.
-        rank: The rank that wrote it, if the line names one.
-        timestamp: When it was written, if the log says it.
-        raised: The exception.
-        ended: The end of a process.
         matches: The known errors in it, the best one first.
-        around: The lines around it, if no entry has it.
         source: The file, if several were read as one log.
         first_line: The number of the first line of its traceback; 0 without one.
     """
@@ -116,13 +103,7 @@ class LogFailure:
 
 
 class Notice(NamedTuple):
-    """A warning, or an error that the run survived.
-
-    Attributes:
-        title: What it is.
-        line: The number of its first line.
-        match: The known error, if it is one.
-    """
+    """A warning, or an error that the run survived."""
 
     title: str
     line: int
@@ -135,13 +116,7 @@ class Notice(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A run of the program.
-
-    Attributes:
-        first_line: The number of its first line.
-        last_line: That of its last one.
-        failure: How it ended; None if it did not fail.
-    """
+    """A run of the program."""
 
     first_line: int
     last_line: int
@@ -153,20 +128,12 @@ class LogReading:
     """A log that was read.
 
     Attributes:
-        lines: The number of its lines.
-        runs: Its runs, the last one at the end.
         open: The failures that the last run did not survive, in the order of the lines.
         lasting: Known errors of any run that end a program later: not a number, an Xid, a full disk.
-        notices: Warnings and errors that were survived.
-        ranks: The ranks that the log names.
-        programs: The programs that the log names.
         platform: Where the program ran; empty for Linux outside a notebook.
-        last_lines: Its last lines that are not blank.
         first_failed_rank: The rank that the launcher calls the first one that failed.
         works: What NCCL's watchdog says about the collectives of ranks.
-        is_cut: Whether it stops in the middle of a line.
         hang: A known error whose message ends the log: the program waits there.
-        counts: The number of lines with each known error.
         processes: The processes for which a GPU has an error, by the error and the bus.
     """
 

@@ -53,8 +53,6 @@ class RankLines:
 
     Attributes:
         positions: Their indexes in the block.
-        lines: The lines as written.
-        texts: The lines without prefixes.
         starts: The first line of each rank.
     """
 
@@ -81,8 +79,6 @@ class LogBlock:
     """A block of a log.
 
     Attributes:
-        numbers: The line number of each line in the file, from 1.
-        lines: The lines without colors.
         texts: The lines without colors and without the prefixes of loggers.
         ranks: The rank that each line names, or None.
         first: Lines before this index were evaluated in the previous block.

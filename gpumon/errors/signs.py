@@ -83,7 +83,6 @@ class Ended(NamedTuple):
 
     Attributes:
         code: Its exit code; negative for a signal.
-        pid: Its PID, if the line says it.
         is_reason: Whether the line is about the program itself rather than a launcher's account of it.
     """
 
@@ -97,7 +96,6 @@ class WorkLine(NamedTuple):
 
     Attributes:
         key: What it counts; empty for what has no number, such as an answered request.
-        number: How far it is.
     """
 
     key: str

@@ -22,24 +22,14 @@ class BlockKind(Enum):
 
 
 class TextBlock(NamedTuple):
-    """A block of text.
-
-    Attributes:
-        kind: How it is laid out.
-        text: The text.
-    """
+    """A block of text."""
 
     kind: BlockKind
     text: str
 
 
 class Section(NamedTuple):
-    """A heading and the blocks below it.
-
-    Attributes:
-        heading: A few words.
-        blocks: In order, at least one.
-    """
+    """A heading and the blocks below it."""
 
     heading: str
     blocks: tuple[TextBlock, ...]

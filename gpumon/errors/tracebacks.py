@@ -50,10 +50,6 @@ class TracebackFrame(NamedTuple):
     """A frame of a traceback.
 
     Attributes:
-        file: The file, or the cell of a notebook.
-        line: The number of the line in it.
-        function: The function, or empty.
-        code: The line, or empty.
         is_own: Whether the file is outside Python and the installed packages.
     """
 
@@ -68,17 +64,13 @@ class Raised(NamedTuple):
     """An exception in a log.
 
     Attributes:
-        name: Its class.
         message: Its message, without the class; several lines are separated by line ends.
         row: The index of its last line, with the class, in the lines by rank.
         first_row: The index of the first line of its traceback.
         end_row: The index behind its message.
         frame: The innermost frame in the user's own code.
-        raising: The innermost frame.
         package: The installed package whose code raised it, on its own or through PyTorch; empty if none did.
-        link: How it belongs to the exception before it.
         is_uncaught: Whether it ended its thread or process, as far as its form shows.
-        has_traceback: Whether it stands below a traceback.
         is_caught: Whether a server, a thread or Python itself says that it caught the exception and goes on.
     """
 

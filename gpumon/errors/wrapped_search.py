@@ -29,9 +29,6 @@ class _Joined(NamedTuple):
     """Consecutive lines of a rank, joined.
 
     Attributes:
-        begin: The first line.
-        ends: Where each of the lines ends.
-        text: The lines, joined without separators.
         dense: The text without whitespace.
     """
 
