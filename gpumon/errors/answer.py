@@ -63,13 +63,7 @@ class LogAnswer:
 
 
 def answer_of(reading: LogReading, cause: Cause | None, name: str) -> LogAnswer:
-    """The short answer to a log.
-
-    Args:
-        reading: The log.
-        cause: Why its last run failed.
-        name: Its name.
-    """
+    """The short answer to a log."""
     if cause is None:
         return _healthy_answer(reading, name)
     root = cause.root
@@ -120,12 +114,7 @@ def _two(steps: Sequence[Advice]) -> tuple[Advice | None, Advice | None]:
 
 
 def answer_to_report(match: Match, report: OomReport) -> LogAnswer:
-    """The short answer to the report of a probe whose process ran out of memory.
-
-    Args:
-        match: The error.
-        report: What the probe measured.
-    """
+    """The short answer to the report of a probe whose process ran out of memory."""
     confidence = "high" if report.cause is not MemoryCause.UNKNOWN else "medium"
     return LogAnswer(
         f"{report.place}: {match.error.title}",

@@ -49,10 +49,6 @@ def explain_text(text: str) -> Explanation:
 def explain_source(chunks: Iterator[bytes], name: str) -> Explanation:
     """Explains a log, or the report that a probe wrote when a process ran out of memory.
 
-    Args:
-        chunks: The content, decompressed.
-        name: The name of the source in the answer and in error messages.
-
     Raises:
         CommandError: The source is such a report and cannot be read.
     """

@@ -43,13 +43,7 @@ class Explanation:
 
 
 def explanation_of(reading: LogReading, cause: Cause | None, name: str) -> Explanation:
-    """The explanation of a log.
-
-    Args:
-        reading: The log.
-        cause: Why its last run failed.
-        name: The name of the log.
-    """
+    """The explanation of a log."""
     answer = answer_of(reading, cause, name)
     unknown = None if cause is None or cause.root.match is not None else cause.root
     matches = tuple(_matches(reading, cause))[:_MAX_MATCHES]

@@ -183,12 +183,7 @@ def numbered(block: LogBlock, position: int) -> NumberedLine:
 
 
 def positions_with(block: LogBlock, signs_of_lines: Mapping[str, bytes]) -> list[int]:
-    """The lines of a block that contain one of some texts, for each at most a fixed number, from the end.
-
-    Args:
-        block: The block.
-        signs_of_lines: The texts, each with letters of a word of it; see `with_letters`.
-    """
+    """The lines of a block that contain one of some texts, for each at most a fixed number, from the end."""
     positions: set[int] = set()
     for sign, letters in signs_of_lines.items():
         end = len(block.text) if letters in block.words.vocabulary else 0

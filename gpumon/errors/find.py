@@ -78,14 +78,7 @@ class ErrorFinder:
         return sorted(kept, key=attrgetter("position"))
 
     def _line_result(self, needles: Sequence[bytes], text: str, complete: str, exhausted: set[bytes]) -> _LineResult:
-        """The errors in a line, which is given without and with prefixes.
-
-        Args:
-            needles: The needles in the line.
-            text: The line without prefixes.
-            complete: The line with them.
-            exhausted: Needles for which unmatched patterns are not needed.
-        """
+        """The errors in a line, which is given without and with prefixes."""
         used = _longest(needles)
         line, whole = cased(text), cased(complete)
         matches: list[LineMatch] = []
@@ -154,12 +147,7 @@ def _longest(needles: Sequence[bytes]) -> Sequence[bytes]:
 def _rows_with_needles(
     occurrences: Iterable[tuple[bytes, int]], lines: RankLines
 ) -> tuple[Mapping[int, list[bytes]], Mapping[tuple[int, int], list[bytes]]]:
-    """The lines that contain needles, and the first and last of the lines of one rank over which needles are broken.
-
-    Args:
-        occurrences: The needles of the lines, each with its index in their letters, in order.
-        lines: The lines.
-    """
+    """The lines that contain needles, and the first and last of the lines of one rank over which needles are broken."""
     single: dict[int, list[bytes]] = defaultdict(list)
     broken: dict[tuple[int, int], list[bytes]] = defaultdict(list)
     ends = list(accumulate(letter_counts(lines.texts))) if occurrences else []

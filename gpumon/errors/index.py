@@ -30,13 +30,7 @@ def index_text() -> str:
 def index_document(
     errors: Iterable[KnownError], files: Mapping[str, str], also: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """The index of some errors.
-
-    Args:
-        errors: The errors, in the order of `files`.
-        files: The file of each id.
-        also: The id of the entry that has a further id.
-    """
+    """The index of some errors."""
     errors = list(errors)
     raised = [error.id for error in errors if any(wording.raised_in for wording in error.wordings)]
     return {"entries": dict(files), "also": dict(also), "raised": raised, "needles": _rows(_needles(errors))}
@@ -54,9 +48,6 @@ def _rows(needles: Iterable[tuple[str, int, int]]) -> Mapping[str, str]:
 
     A row has the needles, separated by semicolons: the letters, other grams, and the entries with their wordings,
     separated by colons. A needle has its grams within words, in whatever words a wording divides it.
-
-    Args:
-        needles: The text of each, with the index of its entry and that of its wording.
     """
     places: dict[str, list[int]] = defaultdict(list)
     words_by_gram: dict[str, dict[str, str]] = {}

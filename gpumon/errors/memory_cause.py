@@ -45,12 +45,7 @@ class MemoryCause(str, Enum):
 
 
 def memory_cause(message: MemoryMessage, *, is_first_step: bool = False) -> MemoryCause:
-    """Why the allocation failed; unknown if the message was cut off before its sizes, or if they match no cause.
-
-    Args:
-        message: The message.
-        is_first_step: Whether no step was complete, so that nothing can have accumulated.
-    """
+    """Why the allocation failed; unknown if the message was cut off before its sizes, or if they match no cause."""
     cause = _cause_of(message)
     return MemoryCause.TOO_BIG if is_first_step and cause is MemoryCause.LEAK else cause
 
@@ -105,13 +100,7 @@ def _sentences() -> Mapping[str, str]:
 
 
 def memory_sentence(name: str, message: MemoryMessage, **more: float | str | None) -> str:
-    """A sentence of `memory.txt` with the sizes of a message, and others.
-
-    Args:
-        name: Its name.
-        message: The sizes.
-        more: Further sizes in bytes, and texts.
-    """
+    """A sentence of `memory.txt` with the sizes of a message, and others."""
     holders = ", ".join(f"process {pid}: {bytes_text(held)}" for pid, held in message.others)
     sizes = {name: getattr(message, name) for name in _SIZES} | more
     texts = {name: size if isinstance(size, str) else bytes_text(size) for name, size in sizes.items()}

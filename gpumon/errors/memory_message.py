@@ -136,11 +136,7 @@ def _written(size: int) -> str:
 
 
 def read_memory_message(text: str) -> MemoryMessage | None:
-    """The sizes in the out-of-memory message at the start of ``text``, or None if there is none.
-
-    Args:
-        text: The message and the text after it; lines may be joined with or without spaces.
-    """
+    """The sizes in the out-of-memory message at the start of ``text``, or None if there is none."""
     head = next((match for pattern in _HEADS if (match := pattern.match(text)) is not None), None)
     if head is None:
         return None
@@ -166,10 +162,6 @@ def _own_entry(listed: Sequence[tuple[int, int]], sizes: Mapping[str, int | None
     In a container, the driver reports another PID for the process, so that PyTorch does not recognize it. Its entry has
     at least what PyTorch reserves; of several such entries, it is the smallest one, because the rest is its context.
     The entries of other processes alone, with the memory of this process and the free memory, cannot exceed the GPU.
-
-    Args:
-        listed: The PIDs of the listed processes, each with the memory that it holds.
-        sizes: The other sizes in the message.
     """
     allocated, unallocated, total = sizes["allocated"], sizes["unallocated"], sizes["total"]
     if allocated is None or unallocated is None:

@@ -32,11 +32,7 @@ class _Needle(NamedTuple):
 
 
 class NeedleIndex:
-    """Needles to search.
-
-    Args:
-        rows: The needles by their rarest gram, see `gpumon.errors.index`.
-    """
+    """Needles to search."""
 
     def __init__(self, rows: Mapping[str, str]) -> None:
         self._rows = rows

@@ -130,12 +130,7 @@ class OomTrend(NamedTuple):
 
 
 def trend_of(history: Sequence[OomSample], retries_count: int | None) -> OomTrend | None:
-    """The trend of a history, or None if the history is too short.
-
-    Args:
-        history: The samples, oldest first.
-        retries_count: How often the allocator had freed its cache at the end.
-    """
+    """The trend of a history, or None if the history is too short."""
     if not history or history[0].seconds_before - history[-1].seconds_before < _MIN_SECONDS:
         return None
     begin, end = history[0].seconds_before, history[-1].seconds_before

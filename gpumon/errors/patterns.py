@@ -50,11 +50,7 @@ def squeezed(text: str) -> bytes:
 
 
 class LetterWords:
-    """The runs of letters of a text, in lower case.
-
-    Args:
-        text: The text.
-    """
+    """The runs of letters of a text, in lower case."""
 
     def __init__(self, text: str) -> None:
         self.words: Final = text.encode("ascii", "ignore").translate(_SPACED_LETTERS).split()

@@ -53,12 +53,7 @@ class Difference(NamedTuple):
 
 
 def comparison(works: Mapping[int, RankWork], ranks: Iterable[int]) -> Difference | None:
-    """Which rank differs from the others; None if the log does not show it.
-
-    Args:
-        works: What the log says about the collectives of each rank.
-        ranks: All ranks of the log.
-    """
+    """Which rank differs from the others; None if the log does not show it."""
     waiting = {rank: work for rank, work in works.items() if work.waits_for is not None}
     if not waiting:
         return None

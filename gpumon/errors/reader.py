@@ -91,11 +91,7 @@ class _Open:
 
 
 class LogReader:
-    """Reads the blocks of a log.
-
-    Args:
-        finder: Finds the known errors.
-    """
+    """Reads the blocks of a log."""
 
     def __init__(self, finder: ErrorFinder) -> None:
         self._finder = finder

@@ -155,11 +155,7 @@ class LogReading:
 
 
 def merged(readings: Sequence[tuple[str, LogReading]]) -> LogReading:
-    """The logs of the ranks of one run as one log: a rank is named by its lines, or else by the name of its file.
-
-    Args:
-        readings: The name of each log, and the log.
-    """
+    """The logs of the ranks of one run as one log: a rank is named by its lines, or else by the name of its file."""
     folder = Path(os.path.commonpath([str(Path(name).parent) for name, _ in readings]))
     for number, (name, reading) in enumerate(readings):
         digits = _FILE_RANK.findall(str(Path(name).relative_to(folder)))

@@ -132,11 +132,7 @@ class LogBlock:
 
 
 def blocks(chunks: Iterable[bytes]) -> Iterator[LogBlock]:
-    """Splits a log into blocks.
-
-    Args:
-        chunks: The log, in chunks of any size.
-    """
+    """Splits a log into blocks."""
     number = 1
     block: LogBlock | None = None
     for data, is_last in _complete_lines(chunks):

@@ -39,12 +39,7 @@ class _Joined(NamedTuple):
 
 
 class WrappedSearch:
-    """Searches the lines around needles for wrapped messages, a limited number of times.
-
-    Args:
-        lines: The lines.
-        needles: How many different needles they have.
-    """
+    """Searches the lines around needles for wrapped messages, a limited number of times."""
 
     def __init__(self, lines: RankLines, needles: int) -> None:
         self.hits: list[PatternHit] = []
@@ -55,12 +50,7 @@ class WrappedSearch:
         self._joins: Counter[bytes] = Counter()
 
     def search(self, patterns: Mapping[bytes, Sequence[PreparedPattern]], rows: range) -> None:
-        """Searches around the lines with needles.
-
-        Args:
-            patterns: The patterns of each needle.
-            rows: The lines with the needles.
-        """
+        """Searches around the lines with needles."""
         joined: _Joined | None = None
         for needle in patterns.keys() - self.exhausted:
             joined = joined or _joined(self._lines, rows)

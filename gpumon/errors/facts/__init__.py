@@ -11,13 +11,7 @@ from gpumon.errors.entry import KnownError, Values
 
 
 def facts_of(error: KnownError, values: Values, text: str) -> Mapping[str, int | str]:
-    """The values that the functions of an entry add.
-
-    Args:
-        error: The entry.
-        values: The values in the message.
-        text: The message with them.
-    """
+    """The values that the functions of an entry add."""
     facts: dict[str, int | str] = {}
     for name in error.facts:
         module, _, function = name.partition(".")

@@ -42,11 +42,7 @@ _LISTING: Final = lazy_pattern(r"\bls -l\w? ")
 
 
 def platform_of(lines: Iterable[str]) -> str:
-    """Where the program ran, if that is Windows or a notebook; empty for others.
-
-    Args:
-        lines: Lines of its log.
-    """
+    """Where the program ran, if that is Windows or a notebook; empty for others."""
     text = "\n".join(lines)
     if _WINDOWS_TEXT.search(text) is not None and _LINUX_TEXT.search(text) is None:
         return WINDOWS
