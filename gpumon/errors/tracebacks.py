@@ -16,6 +16,8 @@ from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.scan import LogBlock, RankLines
 from gpumon.errors.signs import WARNING, progress, sign
 
+MODEL_CODE: Final = "transformers_modules"
+"""The package in which transformers keeps code that came with a model."""
 TRACEBACK: Final = "Traceback (most recent call last)"
 CAUGHT_ABOVE: Final = sign("caught above")
 """Above the traceback of an exception that does not end the program."""

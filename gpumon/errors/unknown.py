@@ -8,8 +8,8 @@ from gpumon.core.text_table import table
 from gpumon.errors.entry import Fix
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import shared_fixes
-from gpumon.errors.raised import MODEL_CODE
 from gpumon.errors.reading import LogFailure
+from gpumon.errors.tracebacks import MODEL_CODE
 
 
 class ErrorKind(str, Enum):
