@@ -1,6 +1,6 @@
 """Reads the known errors from the text files in `entries/`; docs/errors.md describes their format.
 
-`index.json`, which `python -m gpumon.errors.index` writes, has the needles of all wordings; an entry is read only if
+`index.json`, which `python -m tests.errors.index` writes, has the needles of all wordings; an entry is read only if
 one of its needles is in a log, or if it is asked for.
 """
 
@@ -184,11 +184,6 @@ def parse(text: str, where: str, line: int = 1) -> KnownError:
     )
 
 
-def names_of(text: str) -> list[str]:
-    """The further ids of an entry, from its lines."""
-    return [name for some in _fields(text, "") if some.keyword == "also" for name in some.text.split()]
-
-
 def _pairs(some: _Field, word: str) -> Iterator[tuple[str, str]]:
     """Each name before a word, with what stands behind the word."""
     names, _, rest = some.text.partition(word)
@@ -318,11 +313,6 @@ def _fixes_of_group(name: str, some: _Field) -> tuple[Fix, ...]:
     return shared_fixes(name)
 
 
-def entry_files() -> list[Path]:
-    """The files with entries, in the order of their names."""
-    return sorted(path for path in ENTRIES.glob("*.txt") if path.stem not in SHARED)
-
-
 def entry_texts(path: Path) -> Iterator[tuple[str, int, str]]:
     """The entries of a file: the id of each, the number of its first line, and its lines."""
     lines = path.read_text("utf-8").splitlines()
@@ -336,7 +326,7 @@ class ErrorCatalogue(Mapping[str, KnownError]):
 
     Args:
         errors: Errors that stand in no file.
-        index: See `index_document`; None for that of the files.
+        index: See `tests/errors/index.py`; None for that of the files.
     """
 
     def __init__(self, errors: Iterable[KnownError] = (), index: Mapping[str, Any] | None = None) -> None:

@@ -60,7 +60,7 @@ def _signs() -> dict[str, Sign]:
     regexes: dict[str, list[str]] = defaultdict(list)
     for row in table("gpumon.errors", "signs"):
         name, words, regex = row.split("|", 2)
-        texts.setdefault(name.strip(), tuple(word.replace("_", " ") for word in words.split()))
+        texts.setdefault(name.strip(), tuple(word.replace("_", " ").replace("^", "_") for word in words.split()))
         regexes[name.strip()] += [regex[1:]] if regex else []
     return {name: Sign(words, regexes[name]) for name, words in texts.items()}
 

@@ -19,7 +19,6 @@ from gpumon.errors.conditions import condition
 from gpumon.errors.entry import ContextState, Fix, KnownError, Wording
 from gpumon.errors.explain import explain_text
 from gpumon.errors.find import ErrorFinder
-from gpumon.errors.index import index_document, index_text
 from gpumon.errors.load import (
     ENTRIES,
     ERRORS,
@@ -30,7 +29,6 @@ from gpumon.errors.load import (
     SHARED,
     SLOT_TYPES,
     ErrorCatalogue,
-    entry_files,
     entry_texts,
     filled,
 )
@@ -43,6 +41,7 @@ from gpumon.errors.unknown import ErrorKind
 from gpumon.operations.evidence import EVIDENCE_QUERIES
 from tests.errors.each_error import every_error
 from tests.errors.hostile import needle_of
+from tests.errors.index import entry_files, index_document, index_text
 from tests.errors.texts import DATA, SAMPLES, SOURCED_WORDINGS, named_texts, samples_of
 
 PUBLIC_IDS: Final = frozenset((DATA / "error_ids.txt").read_text().split())
@@ -224,7 +223,7 @@ def test_ids_are_unique_and_no_public_id_disappears() -> None:
 
 
 def test_the_index_is_that_of_the_entries() -> None:
-    assert INDEX.read_text() == index_text(), "run: python -m gpumon.errors.index"
+    assert INDEX.read_text() == index_text(), "run: python -m tests.errors.index"
 
 
 def test_the_document_has_every_word_of_the_format() -> None:

@@ -1,17 +1,24 @@
-"""Writes the index of the entries: `python -m gpumon.errors.index`, after each change of a wording or of the ids.
+"""Writes the index of the entries: `python -m tests.errors.index`, after each change of a wording or of the ids.
 
 The index has the needles by their rarest gram; see `gpumon.errors.needles`.
 """
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from gpumon.errors.entry import KnownError
-from gpumon.errors.load import INDEX, entry_files, entry_texts, names_of, parse
+from gpumon.errors.load import ENTRIES, INDEX, SHARED, entry_texts, parse
 from gpumon.errors.needles import MAX_GRAMS, NO_GRAM, grams
 from gpumon.errors.patterns import LetterWords, literals
+
+
+def entry_files() -> list[Path]:
+    """The files with entries, in the order of their names."""
+    return sorted(path for path in ENTRIES.glob("*.txt") if path.stem not in SHARED)
 
 
 def index_text() -> str:
@@ -22,7 +29,7 @@ def index_text() -> str:
     """
     entries = [(path, *entry) for path in entry_files() for entry in entry_texts(path)]
     files = {error_id: path.stem for path, error_id, _, _ in entries}
-    also = {name: error_id for _, error_id, _, text in entries for name in names_of(text)}
+    also = {name: error_id for _, error_id, _, text in entries for name in _names(text)}
     document = index_document([parse(text, path.name, line) for path, _, line, text in entries], files, also)
     return json.dumps(document, indent=0) + "\n"
 
@@ -34,6 +41,12 @@ def index_document(
     errors = list(errors)
     raised = [error.id for error in errors if any(wording.raised_in for wording in error.wordings)]
     return {"entries": dict(files), "also": dict(also), "raised": raised, "needles": _rows(_needles(errors))}
+
+
+def _names(text: str) -> list[str]:
+    """The further ids of an entry, from its lines."""
+    match = re.search(r"^also +((?:.+\n +)*.+)", text, re.MULTILINE)
+    return [] if match is None else match[1].split()
 
 
 def _needles(errors: Iterable[KnownError]) -> Iterator[tuple[str, int, int]]:
