@@ -81,12 +81,13 @@ def cause_of(reading: LogReading) -> Cause | None:
     candidates = [failure for own, failure in graded if own == grade]
     first = _first(candidates, reading.first_failed_rank)
     root, is_by_kind = _root(first, failures, reading)
-    chain = _chain(root, failures)
+    links = [failure for failure in reversed(_links(root, failures)) if failure is not root] if root in failures else []
+    end = [] if failures[-1] is root or failures[-1] in links else [failures[-1]]
     ignored = _ignored(root, reading)
     confidence, reason = _confidence(root, failures, is_by_kind=is_by_kind)
     identified = root.matches or tuple(_identified(root))
     root = replace(root, matches=tuple(replace(match, is_cause=True) for match in in_place(identified, reading)))
-    return Cause(root, failures[-1], chain, confidence, reason, ignored, grade >= _ECHO)
+    return Cause(root, failures[-1], (*end, *links, root), confidence, reason, ignored, grade >= _ECHO)
 
 
 def _is_late(ended: LogFailure, failures: Sequence[LogFailure]) -> bool:
@@ -285,7 +286,8 @@ def follows(failure: LogFailure, earlier: LogFailure) -> bool:
 def _is_about_the_same(failure: LogFailure, earlier: LogFailure) -> bool:
     """Whether both name the same address, port, file or GPU, or both say that a value is not a number."""
     one, other = (
-        {word.lower() for word in _NOT_A_NUMBER.findall(item.text)} | objects_in(item.text)
+        {word.lower() for word in _NOT_A_NUMBER.findall(item.text)}
+        | {word for word in _OBJECT.findall(item.text) if len(word) >= _MIN_OBJECT}
         for item in (failure, earlier)
     )
     return failure.match is None and not one.isdisjoint(other)
@@ -296,12 +298,6 @@ def _may_be_hardware(failure: LogFailure) -> bool:
     if failure.match is not None:
         return failure.match.error.context not in {ContextState.ALIVE, ContextState.RESET}
     return _class_of(failure) not in _PROBES
-
-
-def _chain(root: LogFailure, failures: Sequence[LogFailure]) -> tuple[LogFailure, ...]:
-    links = [failure for failure in reversed(_links(root, failures)) if failure is not root] if root in failures else []
-    end = [] if failures[-1] is root or failures[-1] in links else [failures[-1]]
-    return (*end, *links, root)
 
 
 def _ignored(root: LogFailure, reading: LogReading) -> tuple[Notice, ...]:
@@ -326,8 +322,3 @@ def _confidence(root: LogFailure, failures: Sequence[LogFailure], *, is_by_kind:
     if len(failures) == 1:
         return Confidence.HIGH, f"line {root.line:,} is the only error"
     return Confidence.MEDIUM, f"line {root.line:,} is the first error after the last progress"
-
-
-def objects_in(text: str) -> frozenset[str]:
-    """Addresses, ports, files and numbers in a text."""
-    return frozenset(item for item in _OBJECT.findall(text) if len(item) >= _MIN_OBJECT)

@@ -73,7 +73,11 @@ def _failure(
     block: LogBlock, kind: FailureKind, position: int, text: str, matches: tuple[Match, ...] = ()
 ) -> LogFailure:
     """A failure in a line; the lines around it are kept if no entry has it."""
-    around = () if matches else _around(block, position)
+    rows = block.by_rank
+    row = rows.rows[position]
+    rank_rows = rows.of_rank(row)  # the lines of the same rank around it
+    near = range(max(rank_rows.start, row - _LINES_BEFORE), min(rank_rows.stop, row + _LINES_AFTER + 1))
+    around = () if matches else tuple(numbered(block, rows.positions[other]) for other in near)
     number, rank, time = block.numbers[position], block.ranks[position], timestamp_at(block, position)
     return LogFailure(kind, number, text, rank, time, matches=matches, around=around)
 
@@ -166,15 +170,6 @@ def _add_others(block: LogBlock, covered: set[int], result: BlockFailures) -> No
             continue
         failure = _failure(block, kind, position, safe_text(text.strip(), _MAX_TEXT))
         result.failures.append(FailureLines(position, position + 1, replace(failure, ended=ended)))
-
-
-def _around(block: LogBlock, position: int) -> tuple[NumberedLine, ...]:
-    """The lines of the same rank around an error."""
-    rows = block.by_rank
-    row = rows.rows[position]
-    rank = rows.of_rank(row)
-    near = range(max(rank.start, row - _LINES_BEFORE), min(rank.stop, row + _LINES_AFTER + 1))
-    return tuple(numbered(block, rows.positions[other]) for other in near)
 
 
 def numbered(block: LogBlock, position: int) -> NumberedLine:

@@ -65,7 +65,9 @@ class ErrorFinder:
             if result is None:
                 result = self._line_result(single_rows[row], text.strip(), complete.strip(), wrapped.exhausted)
                 if len(results) < _MAX_RESULTS:
-                    results[text, "" if _is_independent(text.strip(), result) else complete] = result
+                    # A prefix has no influence if all errors are in the line without it.
+                    is_same = result.matches and all(match.line == text.strip() for match in result.matches)
+                    results[text, "" if is_same and not result.unmatched else complete] = result
             hits += [hit_in_line(match, lines, row) for match in result.matches]
             if result.unmatched:
                 wrapped.search(result.unmatched, range(row, row + 1))
@@ -133,11 +135,6 @@ def _without_overlaps(hits: Iterable[PatternHit]) -> Iterator[PatternHit]:
     for row, some in by_row.items():
         best = kept[row] if id(some[0]) in crowded else some
         yield from sorted((hit for hit in best if hit.start[0] == row), key=attrgetter("start"))
-
-
-def _is_independent(text: str, result: _LineResult) -> bool:
-    """Whether all errors are in a line without prefixes, so that its prefix has no influence."""
-    return bool(result.matches) and not result.unmatched and all(match.line == text for match in result.matches)
 
 
 def _longest(needles: Sequence[bytes]) -> Sequence[bytes]:

@@ -313,12 +313,13 @@ def _fixes_of_group(name: str, some: _Field) -> tuple[Fix, ...]:
     return shared_fixes(name)
 
 
-def entry_texts(path: Path) -> Iterator[tuple[str, int, str]]:
-    """The entries of a file: the id of each, the number of its first line, and its lines."""
-    lines = path.read_text("utf-8").splitlines()
+@cache
+def entry_texts(name: str) -> Mapping[str, tuple[int, str]]:
+    """The entries of a file by their ids: the number of the first line of each, and its lines."""
+    lines = (ENTRIES / f"{name}.txt").read_text("utf-8").splitlines()
     starts = [number for number, line in enumerate(lines) if line.startswith("error ")]
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        yield lines[start].split()[1], start + 1, "\n".join(lines[start:end])
+    places = zip(starts, [*starts[1:], len(lines)], strict=True)
+    return {lines[start].split()[1]: (start + 1, "\n".join(lines[start:end])) for start, end in places}
 
 
 class ErrorCatalogue(Mapping[str, KnownError]):
@@ -347,7 +348,7 @@ class ErrorCatalogue(Mapping[str, KnownError]):
         error_id = self.index["also"].get(error_id, error_id)
         if error_id not in self._errors:
             name = self.index["entries"][error_id]
-            line, text = _texts_of(name)[error_id]
+            line, text = entry_texts(name)[error_id]
             self._errors[error_id] = parse(text, f"{name}.txt", line)
         return self._errors[error_id]
 
@@ -356,11 +357,6 @@ class ErrorCatalogue(Mapping[str, KnownError]):
 
     def __len__(self) -> int:
         return len(self.ids)
-
-
-@cache
-def _texts_of(name: str) -> Mapping[str, tuple[int, str]]:
-    return {error_id: (line, text) for error_id, line, text in entry_texts(ENTRIES / f"{name}.txt")}
 
 
 ERRORS: Final = ErrorCatalogue()

@@ -128,7 +128,10 @@ class LogReader:
 
     def _add(self, block: LogBlock) -> None:
         reading, new = self._reading, range(block.end - 1, block.first - 1, -1)
-        last = [numbered(block, position) for position in islice(filter(block.has_text, new), _LAST_LINES)]
+        last = [
+            numbered(block, position)
+            for position in islice((place for place in new if block.lines[place].strip()), _LAST_LINES)
+        ]
         reading.last_lines = [*reading.last_lines, *reversed(last)][-_LAST_LINES:]
         reading.lines = block.numbers[-1] if block.numbers else reading.lines
         if len(reading.ranks) < _MAX_OPEN:
@@ -253,7 +256,9 @@ class LogReader:
 
     def _progress(self, step: signs.WorkLine, block: LogBlock, position: int) -> None:
         number, rank = block.numbers[position], block.ranks[position]
-        if any(_is_of_launcher(item.failure) for item in self._open):  # its ranks are gone, so others do this
+        ends = (item.failure for item in self._open if item.failure.ended is not None)
+        if any("local_rank" in failure.text and not failure.ended.is_reason for failure in ends if failure.ended):
+            # torchrun says that a rank failed and ends all others, so other ones do this
             self._restart(number)
             return
         if step.number is not None:
@@ -316,11 +321,6 @@ class LogReader:
         self._run_start = number
         self._reading.first_failed_rank = None
         self._reading.works.clear()
-
-
-def _is_of_launcher(failure: LogFailure) -> bool:
-    """Whether torchrun says that a rank failed, after which it ends all others."""
-    return failure.ended is not None and not failure.ended.is_reason and "local_rank" in failure.text
 
 
 def _ends_process(failure: LogFailure) -> bool:

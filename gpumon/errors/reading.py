@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import chain
+from math import inf
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -168,7 +169,7 @@ def merged(readings: Sequence[tuple[str, LogReading]]) -> LogReading:
         max(logs, key=lambda reading: reading.lines),
         lines=sum(reading.lines for reading in logs),
         runs=max((reading.runs for reading in logs), key=len),
-        open=sorted(_of_last_run(logs), key=_time_of),
+        open=_of_last_run(logs),
         lasting=list(chain.from_iterable(reading.lasting for reading in logs)),
         notices=list(chain.from_iterable(reading.notices for reading in logs)),
         ranks=set(chain.from_iterable(reading.ranks for reading in logs)),
@@ -187,13 +188,10 @@ def _of_last_run(logs: Sequence[LogReading]) -> list[LogFailure]:
     ended = [run.failure for reading in logs for run in reading.runs[:-1] if run.failure is not None]
     earlier = [failure.timestamp.seconds for failure in ended if failure.timestamp is not None]
     latest = max((failure.timestamp.seconds for failure in failures if failure.timestamp is not None), default=0.0)
-    return [
-        failure
-        for failure in failures
-        if failure.timestamp is None
-        or all(latest - failure.timestamp.seconds <= abs(failure.timestamp.seconds - end) for end in earlier)
-    ]
-
-
-def _time_of(failure: LogFailure) -> tuple[float, int]:
-    return (failure.timestamp.seconds if failure.timestamp is not None else float("inf"), failure.line)
+    seconds = {id(item): inf if item.timestamp is None else item.timestamp.seconds for item in failures}
+    kept = (
+        item
+        for item in failures
+        if item.timestamp is None or all(latest - seconds[id(item)] <= abs(seconds[id(item)] - end) for end in earlier)
+    )
+    return sorted(kept, key=lambda item: (seconds[id(item)], item.line))

@@ -94,10 +94,6 @@ class LogBlock:
     end: int
     is_complete: bool = True
 
-    def has_text(self, position: int) -> bool:
-        """Whether a line is not blank."""
-        return bool(self.lines[position].strip())
-
     @cached_property
     def text(self) -> str:
         """The lines, joined."""
@@ -135,31 +131,24 @@ def blocks(chunks: Iterable[bytes]) -> Iterator[LogBlock]:
     """Splits a log into blocks."""
     number = 1
     block: LogBlock | None = None
-    for data, is_last in _complete_lines(chunks):
+    for data, is_last in _block_data(chunks):
         clean = _clean(data, number)
         number += data.count(b"\n")
         block = _joined(block, clean, is_last=is_last)
         yield block
 
 
-def _complete_lines(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+def _block_data(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
     """Pieces of at most the size of a block that end with a line, and whether a piece is the last one."""
-    pending: bytes | None = None
-    for data in _block_data(chunks):
-        if pending is not None:
-            yield pending, False
-        pending = data
-    yield pending or b"", True
-
-
-def _block_data(chunks: Iterable[bytes]) -> Iterator[bytes]:
     buffer = bytearray()
     for chunk in chunks:
         buffer += chunk
         while len(buffer) > BLOCK_BYTES:
-            yield _taken(buffer)
-    while buffer:
-        yield _taken(buffer)
+            yield _taken(buffer), False
+    while True:
+        yield _taken(buffer), not buffer
+        if not buffer:
+            return
 
 
 def _taken(buffer: bytearray) -> bytes:

@@ -27,7 +27,7 @@ def index_text() -> str:
     Raises:
         EntryError: An entry cannot be read.
     """
-    entries = [(path, *entry) for path in entry_files() for entry in entry_texts(path)]
+    entries = [(path, name, *text) for path in entry_files() for name, text in entry_texts(path.stem).items()]
     files = {error_id: path.stem for path, error_id, _, _ in entries}
     also = {name: error_id for _, error_id, _, text in entries for name in _names(text)}
     document = index_document([parse(text, path.name, line) for path, _, line, text in entries], files, also)

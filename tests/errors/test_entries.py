@@ -85,7 +85,7 @@ PROSE: Final = (
     "Failed to receive the file, got 12 bytes",
 )
 
-FILES: Final = {path.stem: [error_id for error_id, _, _ in entry_texts(path)] for path in entry_files()}
+FILES: Final = {path.stem: list(entry_texts(path.stem)) for path in entry_files()}
 """The ids of the entries of each file."""
 
 GIVEN: Final = frozenset(
