@@ -251,8 +251,8 @@ def _exit_meaning(code: int) -> tuple[str, str]:
     rows = (row.split(": ", 2) for row in table("gpumon.errors", "exits"))
     meaning = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
     advice = "Read the lines above it: the program ended itself with this code, and may say why."
-    found = next(((meaning, advice) for number, meaning, advice in rows if number == str(code)), (meaning, advice))
-    return found[0], found[1].replace("{run}", "python train.py")
+    row = next(((meaning, advice) for number, meaning, advice in rows if number == str(code)), (meaning, advice))
+    return row[0], row[1].replace("{run}", "python train.py")
 
 
 def _because(root: LogFailure) -> str:

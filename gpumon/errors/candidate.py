@@ -168,11 +168,11 @@ class PatternHit(NamedTuple):
         """The text from the error on, broken lines joined, for values that follow the error."""
         end = min(self.next_row + REACH_LINES, self.lines.of_rank(self.next_row - 1).stop)
         following = (text.strip() for text in self.lines.texts[self.next_row : end])
-        found = self.line_match
-        return (found.line[found.match.start() - found.begin :] + self.rest + "".join(following))[:_MAX_TEXT]
+        start = self.line_match.match.start() - self.line_match.begin
+        return (self.line_match.line[start:] + self.rest + "".join(following))[:_MAX_TEXT]
 
 
-def hit_in_line(found: LineMatch, lines: RankLines, row: int) -> PatternHit:
+def hit_in_line(line_match: LineMatch, lines: RankLines, row: int) -> PatternHit:
     """A match within a line."""
-    start, end = (place - len(found.line) for place in found.match.span())
-    return PatternHit(found, lines, (row, start), (row, end), row + 1)
+    start, end = (place - len(line_match.line) for place in line_match.match.span())
+    return PatternHit(line_match, lines, (row, start), (row, end), row + 1)

@@ -111,9 +111,9 @@ def _identified(failure: LogFailure) -> Iterator[Match]:
     places = {"package", "model-code"} if package == MODEL_CODE else {"package" if package else "own-code"}
     for error in map(ERRORS.__getitem__, ERRORS.index["raised"]):
         for wording in error.wordings:
-            found = lazy_pattern(wording.regex, re.MULTILINE).match(text) if wording.raised_in in places else None
-            if found is not None:
-                values = {"raised_by": package, **found.groupdict()}
+            match = lazy_pattern(wording.regex, re.MULTILINE).match(text) if wording.raised_in in places else None
+            if match is not None:
+                values = {"raised_by": package, **match.groupdict()}
                 ranks = () if failure.rank is None else (failure.rank,)
                 known = {name: value for name, value in values.items() if value}
                 line, time = failure.line, failure.timestamp

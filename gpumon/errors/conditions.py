@@ -57,7 +57,7 @@ class ConditionError(ValueError):
     """A condition that cannot be read."""
 
 
-class Condition:
+class FixCondition:
     """A condition; called with a case, it says whether it holds.
 
     Raises:
@@ -166,7 +166,7 @@ class Condition:
         return items
 
 
-condition: Final = lru_cache(maxsize=1024)(Condition)
+condition: Final = lru_cache(maxsize=1024)(FixCondition)
 """Reads a condition, each text once."""
 
 

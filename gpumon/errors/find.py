@@ -85,9 +85,9 @@ class ErrorFinder:
         line, whole = cased(text), cased(complete)
         matches: list[LineMatch] = []
         for pattern in chain.from_iterable(map(self._patterns_of, used)):
-            found = next(((match, some) for some in (line, whole) if (match := pattern.search(some)) is not None), None)
-            if found is not None:
-                matches.append(LineMatch(pattern, found[0], found[1].written))
+            first = next(((match, some) for some in (line, whole) if (match := pattern.search(some)) is not None), None)
+            if first is not None:
+                matches.append(LineMatch(pattern, first[0], first[1].written))
         matched = {match.candidate.letters for match in matches}
         rest = [needle for needle in used if needle not in matched and needle not in exhausted]
         return _LineResult(matches, self._with_core(rest, text) if rest else {})

@@ -82,7 +82,7 @@ class _Open:
 
     @property
     def is_over(self) -> bool:
-        """Whether so many ordinary lines follow that it was not the end; if it is certain, they prove nothing."""
+        """Whether more ordinary lines follow than behind an end; if it is certain, they prove nothing."""
         raised, limit = self.failure.raised, _MAX_ORDINARY.get(self.failure.kind)
         frame = None if raised is None or raised.is_uncaught else raised.frame
         if frame is not None and frame.file == _EXECUTED:
@@ -128,10 +128,8 @@ class LogReader:
 
     def _add(self, block: LogBlock) -> None:
         reading, new = self._reading, range(block.end - 1, block.first - 1, -1)
-        last = [
-            numbered(block, position)
-            for position in islice((place for place in new if block.lines[place].strip()), _LAST_LINES)
-        ]
+        shown = (position for position in new if block.lines[position].strip())
+        last = [numbered(block, position) for position in islice(shown, _LAST_LINES)]
         reading.last_lines = [*reading.last_lines, *reversed(last)][-_LAST_LINES:]
         reading.lines = block.numbers[-1] if block.numbers else reading.lines
         if len(reading.ranks) < _MAX_OPEN:
