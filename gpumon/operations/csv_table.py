@@ -26,34 +26,19 @@ class CsvRow(NamedTuple):
 
 
 def write_table(rows: Iterable[CsvRow], columns: Sequence[str], out: TextIO) -> None:
-    """Write a header and one line per row, as the rows arrive.
-
-    Args:
-        rows: The rows.
-        columns: Names of the value columns.
-        out: The file to write to.
-    """
+    """Write a header and one line per row, as the rows arrive."""
     write_rows([("time_seconds", "index", "uuid", *columns)], out)
     write_rows(((f"{row.time_seconds:.3f}", row.gpu, row.uuid, *row.values) for row in rows), out)
 
 
 def write_rows(rows: Iterable[Sequence[object]], out: TextIO) -> None:
-    """Write a line for each row; None is an empty cell.
-
-    Args:
-        rows: The rows.
-        out: The file to write to.
-    """
+    """Write a line for each row; None is an empty cell."""
     writer = csv.writer(out, lineterminator="\n")
     for row in rows:
         writer.writerow(["" if value is None else value for value in row])
 
 
 def figure_rows(record: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
-    """A row for each metric of a result, in the columns of `FIGURE_COLUMNS`.
-
-    Args:
-        record: The result as it is saved.
-    """
+    """A row for each metric of a result, in the columns of `FIGURE_COLUMNS`."""
     for metric in record["figures"]:
         yield record["workload"], record["device"], *(metric.get(name) for name in _METRIC_COLUMNS)

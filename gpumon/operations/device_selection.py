@@ -22,10 +22,6 @@ def select_devices(text: str, devices: Sequence[Device]) -> tuple[Device, ...]:
     An index is that of ``nvidia-smi``; ``3:0`` is the MIG instance at position 0 of GPU 3. ``cuda:0`` is
     CUDA's first device. ``all`` is every GPU without its MIG instances.
 
-    Args:
-        text: What the user wrote.
-        devices: All devices of this host.
-
     Raises:
         CommandError: A part of the text is no device, names none, or names several.
     """
@@ -34,12 +30,7 @@ def select_devices(text: str, devices: Sequence[Device]) -> tuple[Device, ...]:
 
 
 def with_instances(chosen: Iterable[Device], devices: Iterable[Device]) -> list[Device]:
-    """The devices, with the instances of a GPU in place of the GPU: they have its processes, and run programs.
-
-    Args:
-        chosen: Devices.
-        devices: All devices of this host.
-    """
+    """The devices, with the instances of a GPU in place of the GPU: they have its processes, and run programs."""
     parts: dict[str, list[Device]] = {}
     for device in devices:
         if device.instance is not None:

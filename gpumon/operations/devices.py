@@ -43,10 +43,6 @@ def read_devices(
 ) -> tuple[tuple[DeviceProperties, ...], Problem | None]:
     """Read the hardware of all GPUs.
 
-    Args:
-        read_frame: Samples NVML.
-        read_cuda: Queries the CUDA driver in a child process; another source in tests.
-
     Returns:
         The GPUs in NVML's order, and why the driver cannot be used, if so.
 

@@ -15,11 +15,7 @@ FIRST_FRAME_SECONDS: Final = 10.0
 
 
 class FrameSource:
-    """Frames of a stream, one after the other.
-
-    Args:
-        stream: A started stream.
-    """
+    """Frames of a stream, one after the other."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -59,12 +55,7 @@ class FrameSource:
 
 @contextmanager
 def live_frames(interval: float, make: Callable[[float], Stream] = LiveStream) -> Iterator[FrameSource]:
-    """Frames of this host; the collector ends with the block.
-
-    Args:
-        interval: Seconds between frames.
-        make: Makes the stream; another one in tests.
-    """
+    """Frames of this host; the collector ends with the block."""
     stream = make(interval)
     stream.start()
     try:

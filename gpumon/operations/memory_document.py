@@ -22,13 +22,7 @@ _NOT_REPORTED: Final = Problem(ProblemCode.NOT_READ, "PyTorch in this process re
 
 
 def memory_document(frame: Frame, probes: Mapping[int, Probe], unheard: Iterable[Problem]) -> dict[str, Any]:
-    """Return the memory of every GPU.
-
-    Args:
-        frame: The frame.
-        probes: The probes in the processes of this host, by PID as gpumon sees it.
-        unheard: Why gpumon did not connect to some probes.
-    """
+    """Return the memory of every GPU."""
     document = {
         "schema": SCHEMA,
         "time_seconds": round(frame.time_seconds, 3),
@@ -40,13 +34,7 @@ def memory_document(frame: Frame, probes: Mapping[int, Probe], unheard: Iterable
 
 
 def torch_document(probe: Probe, statistics: AllocatorStatistics | None, now: float) -> dict[str, Any]:
-    """Return what the allocator of a process reports about one GPU.
-
-    Args:
-        probe: The probe of the process.
-        statistics: The allocator's statistics of that GPU, or None if PyTorch reports nothing about it.
-        now: Monotonic seconds.
-    """
+    """Return what the allocator of a process reports about one GPU."""
     all_fields = dict.fromkeys(_METRICS) if statistics is None else asdict(statistics)
     values = {name: all_fields[name] for name in _METRICS}
     why = _NOT_COUNTED if statistics is not None else (probe.reading and probe.reading.problem) or _NOT_REPORTED

@@ -67,8 +67,7 @@ def sample_frame(stream: Stream | None = None, timeout: float = TIMEOUT_SECONDS,
 def sample_with_probes(*, on_demand: bool = False) -> HostSample:
     """Sample this host and its probes once. A host without probes takes no longer than `sample_frame`.
 
-    Args:
-        on_demand: As for `sample_frame`.
+    ``on_demand`` is that of `sample_frame`.
 
     Raises:
         CommandError: The collector did not send a frame.

@@ -29,11 +29,7 @@ def other_processes_on(
 
     In a container the driver reports PIDs of another PID namespace, also for the workload itself. Therefore a process
     that /proc does not show counts only if the driver listed it before the workload started.
-
-    Args:
-        devices: The devices in the newest frame.
-        before: A frame from before the workload had a CUDA context, or None.
-        own_pids: PIDs of gpumon's workloads.
+    ``before`` is a frame from before the workload had a CUDA context, or None.
     """
     earlier = {} if before is None else {device.key: device for device in before.devices}
     for device in devices:

@@ -83,9 +83,7 @@ class PickCandidate(NamedTuple):
 class Picker:
     """Picks as soon as enough GPUs fit.
 
-    Args:
-        request: What is needed.
-        read_topology: Reads the topology; called once, and only if the choice depends on it.
+    The topology is read once, and only if the choice depends on it.
     """
 
     def __init__(self, request: PickRequest, read_topology: Callable[[], Topology]) -> None:
@@ -234,10 +232,7 @@ def _none_fits(request: PickRequest, candidates: Sequence[PickCandidate], fittin
 def pick_from(frames: Iterator[Frame], picker: Picker, deadline: float | None) -> tuple[Device, ...]:
     """Pick from the first frame in which enough devices fit.
 
-    Args:
-        frames: Frames of this host.
-        picker: Picks.
-        deadline: When to stop waiting, in monotonic seconds; None for never.
+    The deadline is in monotonic seconds; None for never.
 
     Raises:
         CommandError: Too few devices fit at the deadline, or the driver is missing.

@@ -65,10 +65,7 @@ def stop_problem(pid: int, proc: Path = Path("/proc")) -> Problem | None:
 def read_details(pid: int, start_ticks: int, proc: Path = Path("/proc")) -> ProcessDetails:
     """Read what /proc shows. The kernel can block meanwhile, so this belongs in a thread.
 
-    Args:
-        pid: The process.
-        start_ticks: Its start time in clock ticks, which distinguishes it from a later process with its PID.
-        proc: Root of the proc file system.
+    ``start_ticks`` distinguishes the process from a later one with its PID.
     """
     folder = proc / str(pid)
     try:
@@ -95,12 +92,7 @@ def read_details(pid: int, start_ticks: int, proc: Path = Path("/proc")) -> Proc
 
 
 def cuda_numbering(details: ProcessDetails, devices: Sequence[Device]) -> list[tuple[int, Device]]:
-    """The devices that CUDA shows to a process, by the index that they have in it.
-
-    Args:
-        details: The process; its environment selects and orders the devices.
-        devices: All devices of the host in NVML's order.
-    """
+    """The devices that CUDA shows to a process, by the index that they have in it."""
     if details.environment is None:
         return []
     numbered = CudaOrder(details.environment).number(devices)

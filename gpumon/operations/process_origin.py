@@ -87,11 +87,7 @@ class ProcessOrigin(NamedTuple):
 def read_origin(pid: int, start_ticks: int, command: str, proc: Path = Path("/proc")) -> ProcessOrigin:
     """Read what started a process. The kernel can block while it reads the environment, so this belongs in a thread.
 
-    Args:
-        pid: The process.
-        start_ticks: Its start time in clock ticks, which distinguishes it from a later process with its PID.
-        command: Its command line.
-        proc: Root of the proc file system.
+    ``start_ticks`` distinguishes the process from a later one with its PID.
     """
     folder = proc / str(pid)
     try:

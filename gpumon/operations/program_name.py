@@ -31,11 +31,7 @@ _SERVERS: Final = (
 
 @lru_cache(maxsize=_MAX_PROGRAMS)
 def program_name(command: str) -> str:
-    """The short name of what a command runs: the script, the module, ``notebook``, or ``vllm serve``.
-
-    Args:
-        command: A command line, its arguments separated by spaces.
-    """
+    """The short name of what a command runs: the script, the module, ``notebook``, or ``vllm serve``."""
     words = command.split()
     if not words:
         return MISSING

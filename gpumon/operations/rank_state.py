@@ -102,11 +102,8 @@ class RankState(NamedTuple):
 def read_state(pid: int, start_ticks: int, call_text: str = "", proc: Path = Path("/proc")) -> RankState:
     """Read the state of the main thread of a process.
 
-    Args:
-        pid: The process.
-        start_ticks: Its start time; a later process with its PID is not it.
-        call_text: The system call as the process itself has read it, where this process may not.
-        proc: Root of the proc file system.
+    ``start_ticks`` distinguishes it from a later process with its PID. ``call_text`` is the system call as the process
+    itself has read it, where this process may not.
     """
     folder = f"{proc}/{pid}"
     task = f"{folder}/task/{pid}"

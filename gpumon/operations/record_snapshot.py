@@ -15,11 +15,8 @@ _ANSWER_SECONDS: Final = 60.0
 def record_snapshot(watcher: ProbeWatcher, pid: int, seconds: float) -> RecordedFile:
     """Have a process record its memory history for a time and write a snapshot, and wait for the file.
 
-    Args:
-        watcher: A started client that is connected to the process, as `connected_watcher` returns; its inbox is
-            drained.
-        pid: The process, as in `Probe.pid`.
-        seconds: How long to record, up to `MAX_SECONDS`; 0 for a snapshot of what is allocated now.
+    The watcher is that of `connected_watcher`; its inbox is drained. The time is up to `MAX_SECONDS`; 0 for a snapshot
+    of what is allocated now.
     """
     arguments = {"milliseconds": int(1000 * seconds)}
     (file,) = request_files(watcher, (pid,), RequestKind.MEMORY_HISTORY, seconds + _ANSWER_SECONDS, arguments)

@@ -76,13 +76,7 @@ def request_files(
     """Send a request to processes, and yield what each of them answers, in the order of the answers.
 
     The call drains the watcher's inbox: a session that shows the same probes has its own watcher.
-
-    Args:
-        watcher: A started client that is connected to the processes.
-        pids: The processes.
-        kind: A request whose result is a `WrittenFile`.
-        seconds: Longest time to wait for all answers; a probe gives up earlier.
-        arguments: Those of the request.
+    ``kind`` is a request whose result is a `WrittenFile`.
     """
     numbers = {watcher.ask(pid, kind, **arguments): pid for pid in pids}
     deadline = time.monotonic() + seconds

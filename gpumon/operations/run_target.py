@@ -36,10 +36,6 @@ def gpu_target(device: Device, devices: Sequence[Device]) -> RunTarget | None:
     CUDA and NVML number GPUs differently, so ``CUDA_VISIBLE_DEVICES`` names the GPU by its UUID and lists it first: it
     becomes the workload's ``cuda:0``. The other GPUs follow, so that a workload that copies between GPUs sees them.
     CUDA shows nothing in addition to a MIG instance.
-
-    Args:
-        device: The GPU or instance.
-        devices: All devices of this host.
     """
     if device.uuid is None or device.state is not DeviceState.OK or is_split(device):
         return None

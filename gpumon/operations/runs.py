@@ -53,10 +53,7 @@ class RunOutput(Protocol):
 class HeadlessRuns:
     """Runs workloads to their end.
 
-    Args:
-        runs: What to run, each on its own device.
-        stream: Live frames of this host; closed at the end.
-        output: Prints events and asks for confirmation.
+    The stream is closed at the end.
     """
 
     def __init__(self, runs: Sequence[WorkloadRun], stream: Stream, output: RunOutput) -> None:
@@ -143,8 +140,7 @@ def has_driver() -> bool:
 def no_gpu_reason(read_devices: Callable[[], Sequence[Device]]) -> str:
     """Why CUDA cannot run on this host, in a sentence; empty where it can.
 
-    Args:
-        read_devices: Returns the devices of this host; not called where the driver is loaded, since it takes a moment.
+    ``read_devices`` is not called where the driver is loaded, since it takes a moment.
     """
     if has_driver() or read_devices():
         return ""
@@ -159,9 +155,7 @@ def no_gpu_reason(read_devices: Callable[[], Sequence[Device]]) -> str:
 def expand_devices(devices: Sequence[str], read_devices: Callable[[], Sequence[Device]]) -> list[RunTarget]:
     """The devices that the user means, each once, in CUDA's order.
 
-    Args:
-        devices: ``cpu``, ``cuda``, ``cuda:N`` or ``cuda:all``, or what `select_devices` reads.
-        read_devices: Returns the devices of this host; called only where that matters.
+    They are named by ``cpu``, ``cuda``, ``cuda:N`` or ``cuda:all``, or by what `select_devices` reads.
 
     Raises:
         CommandError: A device is invalid, or does not exist.

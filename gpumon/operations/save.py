@@ -42,12 +42,7 @@ def history_table(
 ) -> Table:
     """Return the history of some metrics of a GPU: the mean under the name of the metric, the lowest, the highest.
 
-    Args:
-        timeline: The history of the GPU.
-        metrics: Names of the metrics.
-        device: The GPU.
-        frame: The latest frame, which relates the frames' clock to Unix time.
-        time_range: The time range; columns before the first sample are left out.
+    Columns before the first sample are left out. The latest frame relates the frames' clock to Unix time.
     """
     first = time_range.first
     if timeline.first_seconds is not None:
@@ -66,9 +61,7 @@ def history_table(
 def save(table: Table, name: str) -> Path:
     """Write a table to a new file in the current folder or, where that fails, in the folder of workload results.
 
-    Args:
-        table: The table.
-        name: Start of the file name; the date and time follow.
+    The date and time follow ``name``.
 
     Returns:
         The file.

@@ -140,14 +140,7 @@ class _ProcessStatus(NamedTuple):
 
 
 class SignalSender:
-    """Examines processes, and sends signals to them.
-
-    Args:
-        proc: Root of the proc file system.
-        pidfds: The system calls.
-        own_pid: PID of gpumon.
-        own_uid: Effective user ID of gpumon.
-    """
+    """Examines processes, and sends signals to them."""
 
     def __init__(
         self,
@@ -164,9 +157,7 @@ class SignalSender:
     def examine(self, process: Process, workload_pids: Collection[int] = ()) -> SignalTarget | SignalRefusal:
         """The process to show to the user, or why it gets no signal.
 
-        Args:
-            process: The process in the newest frame of this host.
-            workload_pids: Processes of workloads that gpumon runs.
+        The process is that of the newest frame of this host; ``workload_pids`` are workloads that gpumon runs.
         """
         refuse = partial(SignalRefusal, process.pid)
         if process.start_ticks is None:
@@ -193,13 +184,7 @@ class SignalSender:
         )
 
     def send(self, target: SignalTarget, sent: SentSignal, workload_pids: Collection[int] = ()) -> SignalResult:
-        """Send a signal to exactly the process that was shown. May take a quarter of a second.
-
-        Args:
-            target: The process as it was shown.
-            sent: The signal.
-            workload_pids: Processes of workloads that gpumon runs.
-        """
+        """Send a signal to exactly the process that was shown. May take a quarter of a second."""
         result = partial(SignalResult, target, sent)
         try:
             descriptor = self._pidfds.open(target.pid)

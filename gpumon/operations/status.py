@@ -21,11 +21,6 @@ def status_document(
     """Return the document of the frame codec, with alerts and with the PyTorch memory that probes report.
 
     Alerts that need a history, such as a counter that increases, are not part of it.
-
-    Args:
-        frame: The frame.
-        thresholds: Thresholds of the alerts.
-        probes: The probes, by PID as gpumon sees it.
     """
     document = to_document(frame)
     alerts = check(frame, thresholds)

@@ -62,9 +62,7 @@ class GpuOwners(NamedTuple):
 def owners_of(device: Device, probes: Mapping[int, Probe]) -> GpuOwners:
     """The processes that hold memory of a GPU.
 
-    Args:
-        device: The GPU, or a MIG instance.
-        probes: All known probes, by PID as gpumon sees it; disconnected ones do not count.
+    Probes that are not connected do not count.
     """
     notes: list[str] = []
     connected = {pid: probe for pid, probe in sorted(probes.items()) if probe.connected}
@@ -121,12 +119,8 @@ def _match_unlisted(
 ) -> set[int]:
     """Match probes with the processes of NVML's list that /proc does not show; returns the PIDs without a match.
 
-    Args:
-        unlisted: Processes with a probe that NVML does not list under their PID, and the bytes that PyTorch reserves.
-        unseen: Processes of NVML's list that could be one of them.
-        matches: Receives each match.
-        unattributed_bytes: Memory that processes may hold which NVML does not list at all.
-        notes: Receives what the user has to know, in sentences.
+    ``unlisted`` has the bytes that PyTorch reserves in processes that NVML does not list under their PID; ``unseen``,
+    those of NVML's list that could be one of them. Matches, and notes for the user, are added.
     """
     unmatched = set()
     for pid, reserved in unlisted.items():

@@ -127,12 +127,7 @@ _CONTRADICTION: Final = Problem(
 
 
 def waterfall(device: Device, probes: Mapping[int, Probe]) -> Waterfall:
-    """Split the memory of a GPU into its parts.
-
-    Args:
-        device: The GPU, or a MIG instance.
-        probes: All known probes, by PID as gpumon sees it.
-    """
+    """Split the memory of a GPU into its parts."""
     total = int(device.get("memory_total_bytes") or 0)
     used = device.get("memory_used_bytes")
     owners, owner_notes = owners_of(device, probes)

@@ -46,14 +46,7 @@ class Children:
     def run(
         self, python: Path, arguments: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None
     ) -> Steps:
-        """Runs a child until it ends or its time is up, and returns the steps that it completed.
-
-        Args:
-            python: Its interpreter.
-            arguments: The subject, and options.
-            seconds: The timeout.
-            environment: Its environment variables; those of this process if None.
-        """
+        """Runs a child until it ends or its time is up, and returns the steps that it completed."""
         try:
             read_end, write_end = os.pipe()
         except OSError as error:
@@ -128,13 +121,7 @@ def examine_pythons(
 ) -> Pythons:
     """Runs the torch steps in every Python at the same time; two paths of one environment count as one.
 
-    Args:
-        children: Runs the child processes.
-        interpreters: The interpreters.
-        frame: The GPUs; those that are full or do not respond are not tested.
-        seconds: The timeout of each child.
-        was_named: Whether the user named the only interpreter.
-        tests_gpus: Whether kernels may run on GPUs.
+    GPUs that are full or do not respond are not tested.
     """
     arguments = ["torch"]
     excluded = [] if isinstance(frame, Problem) else sorted(_full_or_silent_uuids(frame))

@@ -94,9 +94,6 @@ class _Gatherer(NamedTuple):
 class Examination:
     """An examination.
 
-    Args:
-        options: What is examined; everything if None.
-
     Attributes:
         inbox: The results of the checks as they arrive.
 

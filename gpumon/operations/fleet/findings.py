@@ -58,14 +58,7 @@ def fleet_findings(
     by_job: Mapping[str, Sequence[int]],
     slurm_jobs: Mapping[str, SlurmJob] = MappingProxyType({}),
 ) -> Sequence[FleetFinding]:
-    """Everything that stands out, the most urgent first, then by host.
-
-    Args:
-        snapshot: The GPUs.
-        by_host: Positions of the GPUs by host.
-        by_job: Positions of the GPUs by job.
-        slurm_jobs: Jobs of Slurm by their ids.
-    """
+    """Everything that stands out, the most urgent first, then by host."""
     problems, silent = snapshot.host_problems, frozenset(snapshot.silent_hosts)
     findings = [
         FleetFinding(FindingKind.SILENT, host, str(problems.get(host) or _SILENT)) for host in snapshot.silent_hosts

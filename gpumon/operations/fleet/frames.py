@@ -35,10 +35,7 @@ class HostFrame(NamedTuple):
 def frames_snapshot(frames: Sequence[HostFrame], problems: Mapping[str, Problem], source: str = SSH) -> FleetSnapshot:
     """The GPUs of some frames; how busy they were before is missing.
 
-    Args:
-        frames: A frame of each host that has one.
-        problems: What is wrong with a host; one without a GPU is silent.
-        source: What reports the GPUs.
+    A host that has a problem and no GPU is silent.
     """
     rows = [(host, device) for host in sorted(frames, key=lambda host: host.host) for device in host.frame.devices]
     gpus = tuple(_gpu(host.host, device, source) for host, device in rows)

@@ -33,13 +33,7 @@ class FleetList(Enum):
 
 
 def list_query(kind: FleetList, exporters: Iterable[str], match: str = "") -> str:
-    """The PromQL that lists what a list shows, except `FleetList.USAGE`.
-
-    Args:
-        kind: The list.
-        exporters: Names of the exporters that report GPUs.
-        match: Further label matchers of every metric.
-    """
+    """The PromQL that lists what a list shows, except `FleetList.USAGE`."""
     used = used_exporters(exporters)
     if kind is FleetList.FINDINGS:
         return silent_query(match)
@@ -51,14 +45,7 @@ def list_query(kind: FleetList, exporters: Iterable[str], match: str = "") -> st
 def finding_query(
     kind: FindingKind, exporters: Iterable[str], match: str = "", idle_seconds: float = IDLE_SECONDS
 ) -> str:
-    """The PromQL that finds what a finding reports, with the GPUs' own labels where it is about GPUs.
-
-    Args:
-        kind: Why something is listed.
-        exporters: Names of the exporters that report GPUs.
-        match: Further label matchers of every metric.
-        idle_seconds: How long a GPU has to be idle.
-    """
+    """The PromQL that finds what a finding reports, with the GPUs' own labels where it is about GPUs."""
     if kind in {FindingKind.SILENT, FindingKind.LOST}:
         return silent_query(match)
     if kind is FindingKind.XID:

@@ -50,12 +50,7 @@ class FleetGroup(NamedTuple):
 
 
 class FleetReport:
-    """What is known about a snapshot; each part is calculated when it is used, and once.
-
-    Args:
-        snapshot: The GPUs.
-        slurm: The jobs of Slurm, or None where there is no Slurm.
-    """
+    """What is known about a snapshot; each part is calculated when it is used, and once."""
 
     def __init__(self, snapshot: FleetSnapshot, slurm: SlurmJoin | None = None) -> None:
         self.snapshot = snapshot if slurm is None else slurm.joined(snapshot)

@@ -127,11 +127,7 @@ def job_report(
 ) -> JobReport:
     """Join a job with the fleet by short name of the host and index of the GPU.
 
-    Args:
-        job: The job.
-        snapshot: The GPUs, or None if there is no fleet and the job does not run on this host.
-        now: Unix time; None for now.
-        problem: Why Slurm does not report the indexes of GPUs, or None.
+    There is no snapshot if there is no fleet and the job does not run on this host. ``now`` is Unix time.
     """
     positions = {}
     if snapshot is not None:

@@ -12,9 +12,6 @@ from gpumon.operations.fleet.scheduler_job import short_name
 class SlurmJoin:
     """Joins one queue with snapshots, whose GPUs are often the same.
 
-    Args:
-        queue: The queue.
-
     Attributes:
         queue: The queue.
         jobs: Its jobs by their ids.

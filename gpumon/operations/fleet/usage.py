@@ -71,13 +71,7 @@ class FleetUsage(NamedTuple):
 
 
 def usage_query(exporters: Iterable[str], seconds: float = DEFAULT_SECONDS, match: str = "") -> str:
-    """The PromQL of the usage: GPU-hours in the parts ``active``, ``low`` and ``idle``, and joules.
-
-    Args:
-        exporters: Names of the exporters that report GPUs.
-        seconds: Length of the range.
-        match: Further label matchers of every metric.
-    """
+    """The PromQL of the usage: GPU-hours in the parts ``active``, ``low`` and ``idle``, and joules."""
     step = usage_step(seconds)
     window = f"[{seconds:.0f}s:{step:.0f}s]"
     parts = []
@@ -102,13 +96,7 @@ def usage_step(seconds: float) -> float:
 
 
 def read_usage(settings: FleetSettings, exporters: Iterable[str], seconds: float = DEFAULT_SECONDS) -> FleetUsage:
-    """Let Prometheus add up the usage.
-
-    Args:
-        settings: How to reach Prometheus.
-        exporters: Names of the exporters that report GPUs.
-        seconds: Length of the range.
-    """
+    """Let Prometheus add up the usage."""
     from gpumon.fleet.prometheus import Prometheus  # late: few sessions read Prometheus
 
     rows: dict[tuple[str, str], UsageRow] = {}

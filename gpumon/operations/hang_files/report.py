@@ -68,8 +68,7 @@ class HangReport:
 def report_hang(paths: Sequence[Path]) -> HangReport:
     """Read files that a job has left, and judge whether and why it hung.
 
-    Args:
-        paths: Files, or folders of files.
+    A path is a file, or a folder of files.
 
     Raises:
         CommandError: A file does not exist, or none of them is about the ranks of a job.

@@ -89,8 +89,7 @@ class GpuUse:
     def document(self, end_seconds: float) -> dict[str, Any]:
         """What is reported of the GPU.
 
-        Args:
-            end_seconds: When the run ended, in monotonic seconds of the frames.
+        ``end_seconds`` is on the monotonic clock of the frames.
         """
         device = self._device
         means = {name: self._sums[name] / span for name, span in self._spans.items() if span}

@@ -9,12 +9,7 @@ _PER_E: Final = 50
 
 
 class BoundedSeries:
-    """Weighted means over columns of equal width, which doubles when the columns are full.
-
-    Args:
-        columns: Maximum number of columns.
-        width_seconds: Width of a column at first.
-    """
+    """Weighted means over columns of equal width, which doubles when the columns are full."""
 
     def __init__(self, columns: int = 240, width_seconds: float = 1.0) -> None:
         self.width_seconds = width_seconds

@@ -40,11 +40,7 @@ def difference(base: Sequence[Point], new: Sequence[Point], confidence: float = 
     Each set is cut into blocks of adjacent values. The blocks without their trend are drawn with replacement; what
     adjacent blocks have in common widens the interval, and so does half of the trend, by which the mean of another run
     of the same program can differ.
-
-    Args:
-        base: The measurements of the first run, in order of time.
-        new: Those of the second.
-        confidence: Share of such intervals that contain the true change.
+    Both sets are in order of time. ``confidence`` is the share of such intervals that contain the true change.
     """
     blocks = [_blocks(base), _blocks(new)]
     if min(map(len, blocks)) < _MIN_BLOCKS or min(map(min, blocks)) <= 0.0:

@@ -14,13 +14,7 @@ SCHEMA: Final = 1
 def jobs_document(
     reports: Sequence[TrainingJobReport], host: str, problems: Sequence[Problem] = ()
 ) -> Mapping[str, Any]:
-    """All jobs.
-
-    Args:
-        reports: The jobs.
-        host: Name of this host, which stands for its ranks.
-        problems: Why something is missing.
-    """
+    """All jobs."""
     return {
         "schema": SCHEMA,
         "host": host,

@@ -50,10 +50,8 @@ def dump_jobs(
 ) -> DumpResult:
     """Write the jobs, their stacks, flight recorders and RAS reports, and frames.
 
-    Args:
-        folder: The folder to create.
-        frames_seconds: For how long frames are recorded after that; Ctrl-C ends it sooner.
-        frames: The frames up to now, which a gpumon that runs has; they are written instead.
+    Frames are recorded for some time after that; Ctrl-C ends it sooner. A gpumon that runs passes the frames that it
+    has.
 
     Raises:
         CommandError: The folder exists or cannot be written.

@@ -17,11 +17,7 @@ _HEADLINE: Final = "Processes with the same user and command line."
 
 
 def frame_jobs(frame: Frame) -> tuple[TrainingJobReport, ...]:
-    """The jobs of a frame, those with the most processes first.
-
-    Args:
-        frame: The moment.
-    """
+    """The jobs of a frame, those with the most processes first."""
     groups: dict[tuple[str, str], dict[int, list[tuple[Device, Process]]]] = {}
     for device in frame.devices:
         for process in device.processes or ():

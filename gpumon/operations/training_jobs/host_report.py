@@ -35,12 +35,7 @@ _CALM: Final = frozenset({HangKind.STRAGGLER, HangKind.RUNNING, HangKind.SLOW, H
 
 
 def workers_of(frame: Frame | None, probes: Mapping[int, Probe]) -> Workers:
-    """The processes that compute on a GPU of this host, or in which a probe runs.
-
-    Args:
-        frame: The newest frame of this host.
-        probes: The probes of this host.
-    """
+    """The processes that compute on a GPU of this host, or in which a probe runs."""
     workers = {
         process.pid: RankVariables()
         for device in (() if frame is None else frame.devices)
@@ -77,13 +72,7 @@ class JobInputs(NamedTuple):
 
 
 def job_report(job: TrainingJob, inputs: JobInputs, now_monotonic: float) -> TrainingJobReport:
-    """The report on a job of this host.
-
-    Args:
-        job: Its processes.
-        inputs: What is known about them.
-        now_monotonic: Monotonic seconds.
-    """
+    """The report on a job of this host."""
     uses = _uses(inputs.frame, {rank.pid for rank in job.ranks})
     evidence = {item.pid: item for item in inputs.evidence}
     is_watched = any(item.progressed_monotonic is not None for item in inputs.evidence if not item.exited)

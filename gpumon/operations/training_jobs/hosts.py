@@ -58,13 +58,7 @@ class HostJobs(NamedTuple):
 
 
 def read_hosts(hosts: Sequence[str], seconds: float = READ_SECONDS, ssh: Sequence[str] = SSH) -> list[HostJobs]:
-    """Read the jobs of all hosts at the same time.
-
-    Args:
-        hosts: As for ssh.
-        seconds: How long a host may take.
-        ssh: The program and its options; other ones in tests.
-    """
+    """Read the jobs of all hosts at the same time."""
     results = {host: HostJobs(host, problem=_problem(host, "could not be asked.")) for host in hosts}
 
     def read(host: str) -> None:
@@ -79,11 +73,7 @@ def read_hosts(hosts: Sequence[str], seconds: float = READ_SECONDS, ssh: Sequenc
 
 
 def merged_jobs(hosts: Sequence[HostJobs]) -> tuple[TrainingJobReport, ...]:
-    """The jobs of all hosts; the parts of one job on several hosts are one job.
-
-    Args:
-        hosts: The jobs of each host.
-    """
+    """The jobs of all hosts; the parts of one job on several hosts are one job."""
     parts: dict[tuple[str, ...], list[TrainingJobReport]] = {}
     for entry in hosts:
         for report in entry.reports:

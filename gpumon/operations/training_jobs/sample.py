@@ -52,11 +52,7 @@ class JobsSample(NamedTuple):
 
 
 def sample_jobs(*, wants_stacks: bool = False) -> JobsSample:
-    """Look at the jobs of this host: for about a second, or longer if one of them makes no progress.
-
-    Args:
-        wants_stacks: Whether to read the stacks of all ranks, also of those that make progress.
-    """
+    """Look at the jobs of this host: for about a second, or longer if one of them makes no progress."""
     probes = ProbeWatcher()
     jobs = JobWatcher(probes.ask, ras_seconds=_RAS_SECONDS)
     deadline = time.monotonic() + PROBE_TIMEOUT_SECONDS

@@ -43,13 +43,7 @@ class JobsReading(NamedTuple):
 
 
 class JobWatcher:
-    """Watches jobs. Not safe for several threads, except for `add_answer`.
-
-    Args:
-        ask: `gpumon.probe.client.ProbeWatcher.ask`.
-        proc: Root of the proc file system.
-        ras_seconds: Time between two questions to NCCL.
-    """
+    """Watches jobs. Not safe for several threads, except for `add_answer`."""
 
     def __init__(self, ask: Ask, proc: Path = Path("/proc"), ras_seconds: float = POLL_SECONDS) -> None:
         self._scanner = JobScanner(proc)
@@ -75,14 +69,8 @@ class JobWatcher:
     ) -> JobsReading:
         """Read the jobs now. May block for seconds while NCCL answers.
 
-        Args:
-            frame: The newest frame of this host.
-            probes: The probes of this host, by PID.
-            open_key: The job whose ranks a screen shows; empty for none.
-            opens_all: Whether the ranks of all jobs are shown.
-            wants_stacks: Whether to read stacks of ranks that make progress, too.
-            max_reads: As for `JobScanner.scan`.
-            min_listening_seconds: As for `RasPoller.poll`.
+        A screen shows the ranks of the job ``open_key``, or of all. The limits are those of `JobScanner.scan` and
+        `RasPoller.poll`.
         """
         while self._answers:
             self._hangs.receive(*self._answers.popleft())

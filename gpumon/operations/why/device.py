@@ -28,11 +28,7 @@ _COMMAND_LENGTH: Final = 60
 
 
 class DeviceObserver:
-    """Reads the frames of a collector, and asks it for the hardware counters of the GPU that a process uses.
-
-    Args:
-        pid: The process.
-    """
+    """Reads the frames of a collector, and asks it for the hardware counters of the GPU that a process uses."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -68,11 +64,7 @@ class DeviceObserver:
         self._is_measuring = True
 
     def poll(self, probes: Mapping[int, Probe]) -> None:
-        """Take the frames that have arrived.
-
-        Args:
-            probes: All probes, which show which GPU is the process's.
-        """
+        """Take the frames that have arrived."""
         for arrival in self._stream.inbox.drain():
             if isinstance(arrival, Frame):
                 self._take(arrival, probes)

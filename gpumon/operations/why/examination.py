@@ -144,11 +144,7 @@ def examine(
 ) -> WhyReport:
     """Observe a process and judge why its steps take as long as they do. Nothing in the process changes.
 
-    Args:
-        pid: The process.
-        watcher: The connection to the probes; started. Its inbox is drained.
-        seconds: How long to observe it; None for 12 seconds, or longer where steps take long.
-        listener: Follows the examination.
+    The inbox of the watcher is drained. Without ``seconds``, it takes 12 seconds, or longer where steps take long.
 
     Raises:
         CommandError: There is no such process, no probe, or no step.
@@ -196,10 +192,6 @@ def examine(
 
 def find_probe(pid: int, watcher: ProbeSource) -> Probe:
     """The probe of a process, which has sent its first statistics.
-
-    Args:
-        pid: The process.
-        watcher: The connection to the probes; started.
 
     Raises:
         CommandError: There is no such process, it has no probe, or it is stopped.
@@ -313,11 +305,7 @@ def evidence_of(
 ) -> SlownessEvidence:
     """What was observed, with the account of the median step.
 
-    Args:
-        subject: The process.
-        observed: What was observed of it and of the host.
-        gpu: Its GPU; None for a training run on the CPU.
-        account: What the main thread does; None for the account of its samples.
+    Without a GPU, it is a training run on the CPU. Without an account, that of the samples counts.
     """
     observation, has_gpu = observed.observation, gpu is not None
     lines = SourceLines(subject.pid)

@@ -46,12 +46,7 @@ class _Moment(NamedTuple):
 
 
 class HostObserver:
-    """Watches the host and a process from its creation until `evidence` is called.
-
-    Args:
-        pid: The process.
-        proc: Root of the proc file system.
-    """
+    """Watches the host and a process from its creation until `evidence` is called."""
 
     def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
         self._pid = pid

@@ -34,11 +34,7 @@ class JobWhyReport:
 
 
 class _Branch:
-    """One process's part of a watcher: its answers, and requests to it.
-
-    Args:
-        watcher: The connection to all probes.
-    """
+    """One process's part of a watcher: its answers, and requests to it."""
 
     def __init__(self, watcher: ProbeWatcher) -> None:
         self.inbox: Inbox[ProbeMessage] = Inbox()
@@ -63,11 +59,7 @@ def examine_job(
 ) -> JobWhyReport:
     """Examine several processes at the same time, and compare them. Their programs do not change.
 
-    Args:
-        pids: The processes.
-        watcher: The connection to the probes; started. Its inbox is drained. None to observe from outside.
-        seconds: How long to observe them; None for a time that fits their steps.
-        on_progress: Called several times a second with the progress of one of them.
+    The inbox of the watcher is drained; without one, they are observed from outside.
 
     Raises:
         CommandError: None of them can be examined.
@@ -99,12 +91,7 @@ def examine_job(
 
 
 def compared(reports: tuple[WhyReport, ...], problems: Mapping[int, Problem]) -> JobWhyReport:
-    """The ranks with the straggler among them, judged again.
-
-    Args:
-        reports: The ranks.
-        problems: Why others could not be examined.
-    """
+    """The ranks with the straggler among them, judged again."""
     straggler = find_straggler([report.evidence for report in reports])
     if straggler is not None:
         reports = tuple(_with_straggler(report, straggler) for report in reports)

@@ -58,10 +58,7 @@ _CALLS: Final = {
 def examine_outside(pid: int, seconds: float | None = None, listener: Listener = NO_LISTENER) -> WhyReport:
     """Observe a process without a probe, and judge where its time goes.
 
-    Args:
-        pid: The process.
-        seconds: How long to observe it; None for 12 seconds.
-        listener: Follows the examination.
+    Without ``seconds``, it takes 12 seconds.
 
     Raises:
         CommandError: There is no such process, it is stopped, or the examination was cancelled.

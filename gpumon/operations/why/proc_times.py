@@ -91,12 +91,7 @@ class Quota(NamedTuple):
 
 
 def read_quota(folder: Path, root: Path = Path("/sys/fs/cgroup")) -> Quota | None:
-    """The quota of the cgroup of a process; None if there is none.
-
-    Args:
-        folder: The folder of the process in /proc.
-        root: Where the cgroups are.
-    """
+    """The quota of the cgroup of a process; None if there is none."""
     for group in control_groups(folder, root):
         cores = cpu_quota(group)
         with suppress(OSError, ValueError):

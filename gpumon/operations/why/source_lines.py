@@ -17,9 +17,7 @@ _MAX_LINE: Final = 200
 class SourceLines:
     """Reads the lines of Python files, each file once.
 
-    Args:
-        pid: The process whose files they are; its mount namespace counts.
-        proc: Root of the proc file system.
+    The mount namespace of the process counts.
     """
 
     def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
@@ -29,9 +27,7 @@ class SourceLines:
     def line(self, file: str, number: int) -> str:
         """The line of a file as safe text; empty if it cannot be read.
 
-        Args:
-            file: Its absolute path, which ends in ``.py``.
-            number: The number of the line, from 1.
+        The path is absolute and ends in ``.py``; the first line is number 1.
         """
         if file not in self._files:
             if len(self._files) >= _MAX_FILES:

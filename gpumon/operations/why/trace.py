@@ -34,11 +34,7 @@ def examine_process(
 ) -> WhyReport:
     """Examine why a training run is slow, through its probe.
 
-    Args:
-        pid: The process.
-        seconds: How long to observe it; None for 12 seconds, or longer where steps take long.
-        listener: Follows the examination.
-        has_trace: Whether to record a trace as well, if the process uses a GPU.
+    A trace is recorded as well, if that is wanted and the process uses a GPU.
 
     Raises:
         CommandError: There is no such process, no probe, or no step.
@@ -55,10 +51,7 @@ def examine_process(
 def with_trace(report: WhyReport, watcher: ProbeWatcher, listener: Listener) -> WhyReport:
     """Have the process record a trace of a few steps, and judge again; without a usable trace, say why there is none.
 
-    Args:
-        report: The report of the first stage.
-        watcher: The connection to the probes. Its inbox is drained.
-        listener: Follows the examination.
+    The inbox of the watcher is drained.
     """
     account = report.evidence.account
     milliseconds = window_milliseconds(account.step_seconds)
