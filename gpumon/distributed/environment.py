@@ -79,11 +79,7 @@ class JobVariables(NamedTuple):
 
 
 def read_environment(folder: Path) -> tuple[Mapping[str, str], Problem | None]:
-    """The environment with which a process was started, made safe, and why it is unknown.
-
-    Args:
-        folder: The folder of the process in /proc.
-    """
+    """The environment with which a process was started, made safe, and why it is unknown."""
     raw, problem = read_raw_environment(folder)
     pairs = (text.partition("=") for text in os.fsdecode(raw).split("\0"))
     return {safe_text(name, _NAME_LENGTH): safe_text(value, _VALUE_LENGTH) for name, sign, value in pairs if sign}, (
@@ -92,11 +88,7 @@ def read_environment(folder: Path) -> tuple[Mapping[str, str], Problem | None]:
 
 
 def read_raw_environment(folder: Path) -> tuple[bytes, Problem | None]:
-    """The bytes of ``environ``, at most `MAX_ENVIRONMENT_BYTES`, and why they are unknown.
-
-    Args:
-        folder: The folder of the process in /proc.
-    """
+    """The bytes of ``environ``, at most `MAX_ENVIRONMENT_BYTES`, and why they are unknown."""
     try:
         with (folder / "environ").open("rb") as file:
             return file.read(MAX_ENVIRONMENT_BYTES), None
@@ -107,11 +99,7 @@ def read_raw_environment(folder: Path) -> tuple[bytes, Problem | None]:
 
 
 def rank_variables(variables: Mapping[str, str]) -> RankVariables:
-    """The rank of a process by the variables of its launcher.
-
-    Args:
-        variables: Its environment.
-    """
+    """The rank of a process by the variables of its launcher."""
     local_rank = next((rank for name in _LOCAL_RANKS if (rank := _number(variables, name)) is not None), None)
     for rank_name, size_name in _RANKS:
         rank, size = _number(variables, rank_name), _number(variables, size_name)
@@ -122,11 +110,7 @@ def rank_variables(variables: Mapping[str, str]) -> RankVariables:
 
 
 def job_variables(variables: Mapping[str, str]) -> JobVariables | None:
-    """The job of a process by its environment; None if the environment names none.
-
-    Args:
-        variables: Its environment.
-    """
+    """The job of a process by its environment; None if the environment names none."""
     ranks = rank_variables(variables)
     job_id = _job_id(variables, ranks)
     if job_id is None:

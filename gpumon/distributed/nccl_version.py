@@ -23,12 +23,7 @@ _known: Final[dict[tuple[int, int, int], Version | None]] = {}
 
 
 def nccl_version(pid: int, proc: Path = Path("/proc")) -> Version | None:
-    """The version of NCCL in a process; None if it has loaded none, or if that cannot be read.
-
-    Args:
-        pid: The process.
-        proc: Root of the proc file system.
-    """
+    """The version of NCCL in a process; None if it has loaded none, or if that cannot be read."""
     folder = proc / str(pid)
     try:
         with (folder / "maps").open("rb") as file:

@@ -67,12 +67,7 @@ class _Address:
 
 
 class RasPoller:
-    """Asks about jobs.
-
-    Args:
-        proc: Root of the proc file system.
-        poll_seconds: Time between two questions.
-    """
+    """Asks about jobs."""
 
     def __init__(self, proc: Path = Path("/proc"), poll_seconds: float = POLL_SECONDS) -> None:
         self._proc = proc
@@ -87,10 +82,7 @@ class RasPoller:
     ) -> Mapping[str, RasAnswer]:
         """What NCCL reports about each job that has several ranks, by `TrainingJob.key`. Blocks while it asks.
 
-        Args:
-            jobs: The jobs.
-            now: Monotonic seconds.
-            min_listening_seconds: How long the service must have been seen; 0 for a command that looks only once.
+        ``min_listening_seconds`` is how long the service must have been seen; 0 for a command that looks only once.
         """
         distributed = [job for job in jobs if job.total_ranks > 1 and job.ranks]
         if not distributed:

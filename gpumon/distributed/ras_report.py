@@ -107,9 +107,6 @@ class RasReport(NamedTuple):
 
         A PID alone does not name a process, because it may exist on another host too: this host is the one on which
         most PIDs of a communicator are those of the job.
-
-        Args:
-            pids: The PIDs of the job's ranks on this host, and their global ranks.
         """
         result: dict[int, dict[str, int]] = {}
         host = self._host_of(pids)
@@ -122,11 +119,7 @@ class RasReport(NamedTuple):
         return result
 
     def includes(self, pids: Mapping[int, int]) -> bool:
-        """Whether the report is about a job.
-
-        Args:
-            pids: As for `counts_of`.
-        """
+        """Whether the report is about a job."""
         return bool(self._host_of(pids))
 
     def _host_of(self, pids: Mapping[int, int]) -> str:

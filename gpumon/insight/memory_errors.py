@@ -41,9 +41,7 @@ class MemoryErrors(NamedTuple):
 def memory_errors(counters: Sequence[Mapping[str, float]], *, tests_memory: bool) -> MemoryErrors:
     """Compares the counters of a GPU before and after a run.
 
-    Args:
-        counters: What was read of `COUNTERS`, in order; a metric that was not read is missing.
-        tests_memory: Whether the workload tests memory.
+    The readings of `COUNTERS` are in order; a metric that was not read is missing.
     """
     corrected, uncorrected = _rise(counters, CORRECTED), _rise(counters, UNCORRECTED)
     rises = [rise for rise in (_rise(counters, name) for name in _REMAPPED) if rise is not None]

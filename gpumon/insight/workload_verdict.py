@@ -96,9 +96,7 @@ def sample_of(device: Device, time_seconds: float) -> DeviceSample:
 def judge(metrics: Sequence[Measurement], samples: Sequence[DeviceSample]) -> Judgment:
     """Combines the metrics of a workload with what its GPU did meanwhile.
 
-    Args:
-        metrics: Those of the workload.
-        samples: Its GPU from the beginning of the work to its end, in order.
+    The samples are those from the beginning of the work to its end.
     """
     limited = tuple(_with_link_limit(metric, samples) for metric in metrics)
     tests_memory = any(item.metric.name == TESTS_MEMORY for item in metrics)

@@ -13,10 +13,7 @@ _SCHEMA: Final = 1
 def snapshot_document(snapshot: Snapshot, top: int, earlier: Snapshot | None = None) -> dict[str, Any]:
     """The JSON document of a snapshot.
 
-    Args:
-        snapshot: The snapshot.
-        top: Limit on the stacks, changes, segment groups and failed allocations of each device.
-        earlier: The snapshot to compare with, or None.
+    ``top`` limits the stacks, changes, segment groups and failed allocations of each device.
     """
     devices = [_device_document(snapshot, device, top) for device in snapshot.devices]
     document = {

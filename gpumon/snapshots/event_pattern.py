@@ -33,10 +33,7 @@ CachedT = TypeVar("CachedT")
 def pattern(keys: Sequence[str], memo_indexes: Mapping[str, int], inline: Container[str]) -> "re.Pattern[bytes]":
     """The pattern of an event, with a group for each needed field and each inline value.
 
-    Args:
-        keys: The keys of the event, in their order.
-        memo_indexes: The index of each key in the memo.
-        inline: The keys whose value, a text or a pair of numbers, is written in the event and not a reference.
+    The value of an inline key, a text or a pair of numbers, is written in the event and not a reference.
     """
     kinds = {
         **dict.fromkeys(keys, b"(?:%b|%b|[N\x88\x89])" % (_REFERENCE, _NUMBER)),
@@ -54,11 +51,7 @@ def pattern(keys: Sequence[str], memo_indexes: Mapping[str, int], inline: Contai
 
 
 class Cache(dict[bytes, CachedT]):
-    """Decoded values by their bytes: addresses, sizes, stacks and texts repeat.
-
-    Args:
-        decode: Decodes bytes that are not in the cache.
-    """
+    """Decoded values by their bytes: addresses, sizes, stacks and texts repeat."""
 
     def __init__(self, decode: Callable[[bytes], CachedT]) -> None:
         super().__init__()
@@ -105,12 +98,8 @@ class EventPattern:
     ) -> tuple[int, int]:
         """Read consecutive events.
 
-        Args:
-            data: A chunk of the file.
-            at: Where the first event starts in it.
-            safe_end: An event that starts before this position is completely in the chunk.
-            events: Receives the events.
-            placeholder: Stands for each event in the memo.
+        An event that starts before ``safe_end`` is completely in the chunk; ``placeholder`` stands for each in the
+        memo.
 
         Returns:
             How many events were read, and where the last one ends.

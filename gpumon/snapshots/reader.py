@@ -22,9 +22,7 @@ _REMEDY: Final = "Use a file that torch.cuda.memory._dump_snapshot() wrote."
 class SnapshotReader(FileReader[Snapshot]):
     """Reads one file.
 
-    Args:
-        path: The file.
-        largest: How many of the largest allocations of each device to return individually.
+    ``largest`` is how many of the largest allocations of each device are returned individually.
 
     Raises:
         CommandError: The file does not exist or cannot be opened.

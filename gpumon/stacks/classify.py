@@ -67,13 +67,7 @@ _NOWHERE: Final = StackFrame("", 0, "")
 
 
 def classify(frames: Sequence[StackFrame], source_of: SourceOf, *, has_gpu: bool) -> SampleClass:
-    """What the main thread does in a sample.
-
-    Args:
-        frames: Its stack, innermost first.
-        source_of: Reads a source line.
-        has_gpu: Whether the program has tensors on a GPU.
-    """
+    """What the main thread does in a sample."""
     stack = tuple(frames)
     own = program_frame(stack)
     line = line_text(own)

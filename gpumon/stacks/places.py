@@ -26,8 +26,7 @@ class Place(NamedTuple):
 def place_of(file: str) -> Place:
     """Where a source file belongs.
 
-    Args:
-        file: Its path, as the frame has it; Kineto's are relative to the folder of packages.
+    Kineto's paths are relative to the folder of packages.
     """
     for kind, pattern in PLACES:
         match = pattern.search(file)

@@ -63,10 +63,7 @@ class TraceFile(NamedTuple):
 def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
     """Build a trace.
 
-    Args:
-        table: Its events.
-        file: The file.
-        columns: Descriptor of the file that receives the columns of the timeline.
+    ``columns`` is the descriptor of the file that receives the columns of the timeline.
 
     Raises:
         UnreadableError: The file has no events that take time.

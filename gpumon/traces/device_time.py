@@ -62,11 +62,7 @@ def divide_device_time(
 ) -> None:
     """Add the pieces of work of a GPU in order, and report each time without work when it is its turn.
 
-    Args:
-        table: The events.
-        work: Indexes of the events on the GPU in the order of their begin.
-        pieces: Receives the pieces.
-        on_idle: Called with the begin and the end of a time without work, and the event that ends it.
+    ``on_idle`` is called with the begin and the end of a time without work, and the event that ends it.
     """
     begins, ends = table.begins, table.ends
     group: list[int] = []
@@ -119,12 +115,7 @@ class IdleGap(NamedTuple):
 
 
 class IdleReasons:
-    """Divides the times without work on the GPU into classes, by their reasons.
-
-    Args:
-        table: The events.
-        host: What the threads of the host did.
-    """
+    """Divides the times without work on the GPU into classes, by their reasons."""
 
     def __init__(self, table: EventTable, host: HostWork) -> None:
         self._table = table
@@ -133,10 +124,7 @@ class IdleReasons:
     def divide(self, begin: int, end: int, next_event: int | None) -> IdleGap:
         """Divide a time without work; the pieces cover it completely.
 
-        Args:
-            begin: Its begin.
-            end: Its end.
-            next_event: The event on the GPU that ends it; None after the last one.
+        ``next_event`` is the event on the GPU that ends it; None after the last one.
         """
         pieces: list[TimePiece] = []
         data = list(self._host.data.overlapping(begin, end))

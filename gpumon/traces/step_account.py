@@ -58,15 +58,7 @@ def class_times(
     steps: Sequence[StepRange],
     classes: ClassNames,
 ) -> tuple[ClassTime, ...]:
-    """The account of the median step, with the range of each class over all steps.
-
-    Args:
-        table: The events.
-        host: What the threads of the host did.
-        pieces: The pieces of time.
-        steps: The steps.
-        classes: The classes.
-    """
+    """The account of the median step, with the range of each class over all steps."""
     every = [step_times(pieces, step, len(classes.names)) for step in steps]
     index = median_step(steps)
     step = steps[index]
@@ -83,12 +75,7 @@ def account_of(
 ) -> tuple[ClassTime, ...]:
     """The time of each class, and what it consists of.
 
-    Args:
-        table: The events.
-        host: What the threads of the host did.
-        pieces: Times, each with the piece of the trace that it is spent on.
-        classes: The classes.
-        duration: The sum; what no piece covers belongs to the last class.
+    What no piece covers belongs to the last class.
     """
     sums: dict[tuple[int, int], _Sum] = {}
     for time, piece in pieces:

@@ -111,13 +111,7 @@ NO_GRAPH: Final = StepGraph([], [], [], 0, 0, is_repeated=False)
 
 
 class GraphBuilder:
-    """Builds the graph of a step.
-
-    Args:
-        table: The events.
-        host: What the threads of the host did.
-        work: Indexes of the events on the GPU, in the order of their begin.
-    """
+    """Builds the graph of a step."""
 
     def __init__(self, table: EventTable, host: HostWork, work: list[int]) -> None:
         self._table = table
@@ -133,10 +127,7 @@ class GraphBuilder:
     def build(self, step: StepRange, on_device: StepRange, *, is_repeated: bool) -> StepGraph:
         """The graph of a step.
 
-        Args:
-            step: Where it begins and ends on the host.
-            on_device: Where it begins and ends on the GPU.
-            is_repeated: Whether it is one of many.
+        The step has its begin and its end on the host, and on the GPU.
         """
         pieces = self._host_pieces(step)
         launches = self._launches(step)

@@ -100,12 +100,6 @@ def steps_on_device(
     A program that does not wait for the GPU launches steps faster than the GPU executes them, until the queue of
     launches is full. The duration of such a step is that of its work.
 
-    Args:
-        table: The events.
-        host: What the threads of the host did.
-        work: Indexes of the events on the GPU in the order of their begin.
-        steps: The steps of the program, in order.
-
     Returns:
         The steps; empty if the work of none is complete in the trace.
     """

@@ -29,9 +29,7 @@ _MEASURED_RATIO: Final = 8.0
 def tensor_speedup(compute_capability: str, nanoseconds: int) -> Speedup:
     """The ratio for a product that takes a time in fp32.
 
-    Args:
-        compute_capability: That of the GPU; empty if it is unknown.
-        nanoseconds: Duration of the kernel.
+    The compute capability is empty if it is unknown.
     """
     rates = RATES.get(compute_capability)
     ratio = _MEASURED_RATIO if rates is None else rates.get("tf32", rates["fp32"]) / rates["fp32"]

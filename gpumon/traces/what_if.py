@@ -29,10 +29,7 @@ _BF16_SPEEDUP: Final = 2.0
 def without(table: EventTable, graph: StepGraph, device: str) -> dict[str, tuple[int, int]]:
     """How long the step takes with each change, and how much of it is work of the GPU, in nanoseconds.
 
-    Args:
-        table: The events.
-        graph: The step.
-        device: The compute capability of the GPU; empty if it is unknown.
+    ``device`` is the compute capability of the GPU; empty if it is unknown.
     """
     if not graph.parts or len(graph.work) > _MAX_WORK:
         return {}

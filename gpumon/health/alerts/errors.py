@@ -112,9 +112,7 @@ def xid_plural(alert_id: str) -> str | None:
 def xid_action(number: int, bus: str) -> str:
     """What to do about an Xid: the first fix of the catalogue.
 
-    Args:
-        number: The number of the Xid.
-        bus: PCI bus ID of the GPU, with or without its function; empty if it is not known.
+    The bus ID may have its function; it is empty if it is not known.
     """
     from gpumon.errors.rank import case_of, fixes_of  # late, as below: few hosts have an Xid
 

@@ -16,13 +16,7 @@ JOB_HANGS_LABEL: Final = "Training job hangs"
 
 
 def hang_finding(job: str, subject: str, verdict: HangVerdict) -> AlertFinding:
-    """What is reported of a job that hangs.
-
-    Args:
-        job: Its name for a person.
-        subject: Identifies the job.
-        verdict: Why it hangs.
-    """
+    """What is reported of a job that hangs."""
     action = "Ranks and evidence: screen Jobs, or gpumon jobs. For a bug report: S there, or gpumon jobs --dump FOLDER."
     return AlertFinding(
         JOB_HANGS,

@@ -97,15 +97,7 @@ def oom_subject(pid: int, number: int) -> str:
 
 
 def oom_finding(device: Device | None, pid: int, number: int, path: str, age_seconds: float) -> AlertFinding:
-    """A process with a probe ran out of memory.
-
-    Args:
-        device: The device whose memory ran out, if it is known.
-        pid: The process.
-        number: Number of the file, counted by the process.
-        path: The file that its probe wrote.
-        age_seconds: How long ago that was.
-    """
+    """A process with a probe ran out of memory."""
     where = "" if device is None else f" on GPU {device.label}"
     again = "" if number == 1 else " again"
     detail = f"PID {pid} ran out of memory{again}{where}."

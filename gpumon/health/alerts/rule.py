@@ -133,13 +133,7 @@ class AlertRule:
         return replace(thresholds, **changed)
 
     def is_checkable(self, device: Device, thresholds: Thresholds, *, has_readings: bool) -> bool:
-        """Whether the rule can be checked on a device now.
-
-        Args:
-            device: The device.
-            thresholds: What the rules compare with.
-            has_readings: Whether the readings of the device belong to this moment.
-        """
+        """Whether the rule can be checked on a device now."""
         return not self.needs or (has_readings and self.missing_need(device, thresholds) is None)
 
     def missing_need(self, device: Device, thresholds: Thresholds) -> str | None:

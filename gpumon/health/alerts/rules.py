@@ -113,12 +113,8 @@ def device_findings(
 ) -> Iterator[tuple[AlertRule, AlertFinding]]:
     """What the rules find on a device.
 
-    Args:
-        device: The device.
-        tracker: What is remembered of it.
-        thresholds: What the rules compare with.
-        has_readings: Whether its readings belong to this moment; without them only rules that need none are checked.
-        standing: Labels of the rules whose alerts the device has already, for which thresholds have a margin.
+    Without readings of this moment, only rules that need none are checked. ``standing`` has the labels of rules whose
+    alerts the device has already, for which thresholds have a margin.
     """
     for rule in ALERT_RULES if has_readings else _RULES_WITHOUT_READINGS:
         limits = rule.thresholds_while_standing(thresholds) if rule.label in standing else thresholds

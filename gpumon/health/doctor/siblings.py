@@ -72,12 +72,7 @@ def alike(gpus: Gpus) -> CheckResult:
 
 
 def performance(results: Mapping[int, Sequence[Measurement]], failures: Sequence[str]) -> CheckResult:
-    """A workload is right on every GPU, and no GPU is much slower than the median.
-
-    Args:
-        results: What the workload measured, by index of the GPU.
-        failures: Sentences about the runs that failed.
-    """
+    """A workload is right on every GPU, and no GPU is much slower than the median."""
     if failures:
         return fail(joined(failures), "Check for an Xid (dmesg | grep -i xid), then reset the GPU or reboot.")
     slow = []

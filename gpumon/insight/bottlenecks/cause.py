@@ -161,13 +161,7 @@ def judged(rule: CauseRule, evidence: SlownessEvidence) -> Bottleneck | None:
 
 
 def _predicted(rule: CauseRule, evidence: SlownessEvidence, bound: float) -> tuple[float, tuple[float, float] | None]:
-    """How long a step takes without a cause, and its range; without one, the first is the least that can be said.
-
-    Args:
-        rule: The cause.
-        evidence: What was measured.
-        bound: The median step without the time of the cause.
-    """
+    """How long a step takes without a cause, and its range; without one, the first is the least that can be said."""
     step = evidence.account.step_seconds
     without = {} if evidence.trace is None or not rule.change else evidence.trace.without
     least = without.get(rule.change, bound)

@@ -119,11 +119,7 @@ def first_pending(rank: RankEvidence) -> dict[str, RecordedCollective]:
 
 
 class _Absentees:
-    """Which ranks have not entered a collective; thousands of ranks that wait in the same one share the answer.
-
-    Args:
-        ranks: All ranks.
-    """
+    """Which ranks have not entered a collective; thousands of ranks that wait in the same one share the answer."""
 
     def __init__(self, ranks: Sequence[RankEvidence]) -> None:
         self._ranks = {rank.rank: rank for rank in ranks}
