@@ -146,7 +146,7 @@ def has_screen() -> bool:
 
 def _print(file: Path, file2: Path | None, *, as_json: bool, top: int, perfetto: Path | None) -> int:
     from gpumon.core.file_reader import read_to_end
-    from gpumon.snapshots import perfetto as trace
+    from gpumon.snapshots import documents as trace
     from gpumon.snapshots.reader import SnapshotReader
 
     if perfetto is not None:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.text import safe_text
-from gpumon.distributed.environment import RankVariables
-from gpumon.distributed.model import JobRank, TrainingJob, Workers
+from gpumon.distributed.environment import JobRank, RankVariables, TrainingJob, Workers
 from gpumon.distributed.process_facts import MAX_READS, ProcessFactsCache, ProcessRecord
 
 MAX_RANKS: Final = 4096

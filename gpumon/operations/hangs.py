@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.ranks import NO_GPU, GpuSignature, HangKind, HangVerdict, RankEvidence
-from gpumon.distributed.model import JobRank, TrainingJob
+from gpumon.distributed.environment import JobRank, TrainingJob
 from gpumon.insight.hangs import MAKES_PROGRESS, judge_hang
 from gpumon.operations.rank_watch import Ask, RankWatch
 from gpumon.probe.messages import Answer, Probe

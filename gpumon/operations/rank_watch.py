@@ -13,14 +13,14 @@ from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.procfs import read_stat, read_thread_times
 from gpumon.core.ranks import GpuSignature, RankEvidence
 from gpumon.core.stacks import StackFrame, ThreadStack
-from gpumon.distributed.model import JobRank
+from gpumon.distributed.environment import JobRank
 from gpumon.insight.hangs import is_working
 from gpumon.operations.rank_state import RankState, read_state
 from gpumon.probe.messages import Answer, Probe, RequestKind
 from gpumon.probe.stack_file import read_stack
 from gpumon.stacks.classify import collective_function, is_in_backward
 from gpumon.stacks.outside import OutsideError, read_threads
-from gpumon.stacks.places import is_program
+from gpumon.stacks.tables import is_program
 
 Ask = Callable[..., int]
 """`gpumon.probe.client.ProbeWatcher.ask`."""

@@ -10,9 +10,8 @@ from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.procfs import nvidia_files, read_small
 from gpumon.core.text import safe_text
 from gpumon.core.units import counted
-from gpumon.distributed.environment import RankVariables
+from gpumon.distributed.environment import RankVariables, TrainingJob, Workers
 from gpumon.distributed.grouping import JobScanner, user_name
-from gpumon.distributed.model import TrainingJob, Workers
 from gpumon.distributed.process_facts import ProcessFactsCache, ProcessRecord
 from gpumon.operations.one_shot import sample_with_probes
 from gpumon.operations.program_name import program_name

@@ -20,7 +20,6 @@ from gpumon.core.step_classes import (
     PYTHON,
     SYNC,
 )
-from gpumon.stacks.places import line_text, place_of, program_frame
 from gpumon.stacks.tables import (
     ANYWHERE,
     ARITHMETIC,
@@ -38,6 +37,9 @@ from gpumon.stacks.tables import (
     WRAPPER_FUNCTIONS,
     WRAPPER_MODULES,
     StackRule,
+    line_text,
+    place_of,
+    program_frame,
 )
 
 SourceOf = Callable[[str, int], str]

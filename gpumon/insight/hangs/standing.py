@@ -9,8 +9,7 @@ from gpumon.core.stacks import StackFrame
 from gpumon.core.step_classes import COMPILATION, DATA
 from gpumon.core.units import signal_name
 from gpumon.stacks.classify import class_within, collective_function, is_in
-from gpumon.stacks.places import line_text, program_frame
-from gpumon.stacks.tables import LOCK_MODULES, POLLING_MODULES
+from gpumon.stacks.tables import LOCK_MODULES, POLLING_MODULES, line_text, program_frame
 
 _MIN_BUSY_SHARE: Final = 0.3
 _MIN_WORKING_SHARE: Final = 0.05

@@ -22,7 +22,7 @@ from gpumon.operations.frame_source import live_frames
 from gpumon.operations.record import Anonymizer
 from gpumon.operations.training_jobs.document import jobs_document
 from gpumon.operations.training_jobs.sample import JobsSample, sample_jobs
-from gpumon.stacks.places import line_text
+from gpumon.stacks.tables import line_text
 from gpumon.streams.recording import RecordingWriter
 
 FRAMES_SECONDS: Final = 30.0

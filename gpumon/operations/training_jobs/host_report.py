@@ -9,8 +9,7 @@ from gpumon.core.model import Device, Frame, Process
 from gpumon.core.problems import Problem
 from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
 from gpumon.core.units import counted
-from gpumon.distributed.environment import RankVariables
-from gpumon.distributed.model import JobRank, TrainingJob, Workers
+from gpumon.distributed.environment import JobRank, RankVariables, TrainingJob, Workers
 from gpumon.insight.hangs import lateness, line_of
 from gpumon.operations.program_name import program_name
 from gpumon.operations.training_jobs.report import (

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
 from gpumon.core.units import duration_text
-from gpumon.distributed.model import TrainingJob
+from gpumon.distributed.environment import TrainingJob
 from gpumon.distributed.ras_report import RasCommunicator, RasReport
 from gpumon.health.alerts import ranges_text
 from gpumon.insight.hangs import MIN_COUNTED_SECONDS, description, kind_of, standing_of

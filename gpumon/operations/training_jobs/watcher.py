@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from gpumon.core.model import Device, Frame
 from gpumon.core.procfs import age_seconds
 from gpumon.core.ranks import GpuSignature, RankEvidence
+from gpumon.distributed.environment import JobRank, TrainingJob
 from gpumon.distributed.grouping import JobScanner
-from gpumon.distributed.model import JobRank, TrainingJob
 from gpumon.distributed.process_facts import MAX_READS
 from gpumon.distributed.ras_poller import MIN_LISTENING_SECONDS, POLL_SECONDS, RasAnswer, RasPoller
 from gpumon.operations.hangs import HangWatch

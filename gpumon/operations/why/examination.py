@@ -22,7 +22,7 @@ from gpumon.operations.why.device import DeviceObserver
 from gpumon.operations.why.host import HostObserver
 from gpumon.operations.why.source_lines import SourceLines
 from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
-from gpumon.stacks.places import line_text, program_frame
+from gpumon.stacks.tables import line_text, program_frame
 
 DEFAULT_SECONDS: Final = 12.0
 MAX_SECONDS: Final = 30.0

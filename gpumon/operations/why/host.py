@@ -24,7 +24,7 @@ from gpumon.operations.why.proc_times import (
     read_threads,
 )
 from gpumon.stacks.classify import is_waiting
-from gpumon.stacks.places import line_text, program_frame
+from gpumon.stacks.tables import line_text, program_frame
 
 _SETTINGS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", *(setting.name for setting in DEBUG_SETTINGS))
 _MIN_CORES: Final = 0.1

@@ -7,7 +7,7 @@ from typing import Final
 
 from gpumon.core.text import safe_text
 from gpumon.insight.bottlenecks.causes.settings import IN_SOURCE
-from gpumon.stacks.places import file_text, is_program
+from gpumon.stacks.tables import file_text, is_program
 
 _MAX_FILES: Final = 64
 _MAX_BYTES: Final = 2 << 20
