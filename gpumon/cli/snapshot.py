@@ -126,8 +126,7 @@ def _is_confirmed(pid: int, seconds: float) -> bool:
 
 def _record(pid: int, seconds: float, output: Path | None) -> Path:
     """Have a process write a snapshot; return the file."""
-    from gpumon.operations.record_snapshot import MAX_SECONDS, record_snapshot
-    from gpumon.operations.recorded_file import connected_watcher, refuse_existing
+    from gpumon.operations.recorded_file import MAX_SECONDS, connected_watcher, record_snapshot, refuse_existing
 
     if seconds > MAX_SECONDS:
         raise click.UsageError(f"--record takes up to {MAX_SECONDS:.0f} s.")

@@ -9,7 +9,7 @@ from gpumon.core.problems import CommandError
 from gpumon.health.checks import Check, CheckResult, skip
 from gpumon.health.doctor.check import gpus_text
 from gpumon.health.doctor.siblings import performance
-from gpumon.operations.other_processes import OtherProcess
+from gpumon.operations.gpu_processes import OtherProcess
 from gpumon.operations.runs import FRAME_SECONDS, HeadlessRuns
 from gpumon.operations.workload import WorkloadRun
 from gpumon.streams.live import LiveStream

@@ -18,10 +18,9 @@ from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.topology import PathLevel, Topology
 from gpumon.core.units import bytes_text, duration_text
-from gpumon.operations.device_selection import select_devices, with_instances
-from gpumon.operations.frame_source import live_frames
+from gpumon.operations.device_selection import is_split, select_devices, with_instances
+from gpumon.operations.one_shot import live_frames
 from gpumon.operations.pick_reservations import ProcessStart, Reservation, locked_reservations, reserve
-from gpumon.operations.run_target import is_split
 from gpumon.operations.topology import read_topology
 
 _INTERVAL_SECONDS: Final = 0.5

@@ -12,9 +12,8 @@ from typing import Final, Protocol
 from gpumon.core.model import Device, Frame
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
-from gpumon.operations.device_selection import select_devices
-from gpumon.operations.other_processes import OtherProcess
-from gpumon.operations.run_target import CPU, RunTarget, gpu_target, is_split
+from gpumon.operations.device_selection import CPU, RunTarget, gpu_target, is_split, select_devices
+from gpumon.operations.gpu_processes import OtherProcess
 from gpumon.operations.workload import WorkloadRun, start_question
 from gpumon.streams.base import Stream, SupportsOnDemand
 from gpumon.workload_runs.protocol import RunEvent, VerdictKind

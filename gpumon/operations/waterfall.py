@@ -15,8 +15,8 @@ from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.steps import StepProgress
 from gpumon.core.text_table import table
 from gpumon.core.units import age_text, bytes_text
+from gpumon.operations.gpu_processes import Owner, owners_of
 from gpumon.operations.one_shot import sample_with_probes
-from gpumon.operations.torch_processes import Owner, owners_of
 from gpumon.probe.messages import Probe
 
 _MAX_SKEW_BYTES: Final = 256 << 20

@@ -16,8 +16,8 @@ from gpumon.core.problems import Problem
 from gpumon.core.text import safe_text
 from gpumon.core.workload_metrics import Measurement, WorkloadMetric
 from gpumon.insight.workload_verdict import DeviceSample, judge, sample_of
-from gpumon.operations.other_processes import OtherProcess, other_processes_on
-from gpumon.operations.run_target import CPU, RunTarget
+from gpumon.operations.device_selection import CPU, RunTarget
+from gpumon.operations.gpu_processes import OtherProcess, other_processes_on
 from gpumon.workload_runs.catalogue import RunRequest
 from gpumon.workload_runs.protocol import RunEvent, RunEventKind, VerdictKind
 from gpumon.workload_runs.results import SavingResult

@@ -8,7 +8,7 @@ from gpumon.core.units import MISSING, counted, rate_text, short_time_text
 from gpumon.insight.bottlenecks.causes.other_ranks import wait_seconds, work_seconds
 from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, StepPart, StepShare
 from gpumon.operations.why.examination import OUTSIDE, TRACE, ExaminationProgress, WhyReport
-from gpumon.operations.why.job import JobWhyReport
+from gpumon.operations.why.processes import JobWhyReport
 from gpumon.present.account_rows import TIME_WIDTH, cause_lines, class_row, indented, verdict_lines
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line

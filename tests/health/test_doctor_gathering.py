@@ -12,8 +12,7 @@ from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.health.doctor.facts import Python, Steps
 from gpumon.operations.doctor import files
 from gpumon.operations.doctor.children import Children, examine_pythons, own_python
-from gpumon.operations.doctor.files import driver_files, host_limits, kernel_errors
-from gpumon.operations.doctor.pci import pci_topology
+from gpumon.operations.doctor.files import driver_files, host_limits, kernel_errors, pci_topology
 from gpumon.workload_runs.interpreter import Interpreter, every_interpreter
 from tests.core.test_ownership import needs_root
 from tests.health.doctor_facts import gpu, machine, program

@@ -34,8 +34,7 @@ from gpumon.health.doctor.facts import (
 )
 from gpumon.health.doctor.rules import DOCTOR_CHECKS, in_order, ready
 from gpumon.operations.doctor.children import Children, examine_pythons, own_python
-from gpumon.operations.doctor.files import SYSTEM_ROOT, driver_files, host_limits, kernel_errors
-from gpumon.operations.doctor.pci import pci_topology
+from gpumon.operations.doctor.files import SYSTEM_ROOT, driver_files, host_limits, kernel_errors, pci_topology
 from gpumon.operations.one_shot import sample_frame
 from gpumon.streams.live import LiveStream
 from gpumon.workload_runs.interpreter import every_interpreter

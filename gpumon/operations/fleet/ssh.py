@@ -15,7 +15,7 @@ from gpumon.core.model import Frame
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.fleet.model import BUSIEST, IDLE_SECONDS, FleetError, FleetSnapshot
 from gpumon.fleet.settings import HostsSettings
-from gpumon.operations.fleet.frames import HostFrame, frames_snapshot
+from gpumon.operations.fleet.report import HostFrame, frames_snapshot
 from gpumon.streams.base import FrameInbox, Stream
 from gpumon.streams.remote.stream import RemoteStream
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from gpumon.core.device_use import is_idle
 from gpumon.core.model import Device, Frame
 from gpumon.core.throttle_reasons import FAULT_REASONS, POWER_CAP
-from gpumon.operations.run_report.series import BoundedSeries
+from gpumon.operations.run_report.statistics import BoundedSeries
 
 _COUNTER_SECONDS: Final = 0.1
 """The driver updates the energy counter about every 100 ms, so its ends are known to that."""

@@ -18,10 +18,10 @@ from gpumon.core.ranks import RankEvidence
 from gpumon.core.stacks import StackFrame
 from gpumon.core.text import safe_text
 from gpumon.operations.doctor.redaction import Redactor
-from gpumon.operations.frame_source import live_frames
+from gpumon.operations.one_shot import live_frames
 from gpumon.operations.record import Anonymizer
-from gpumon.operations.training_jobs.document import jobs_document
-from gpumon.operations.training_jobs.sample import JobsSample, sample_jobs
+from gpumon.operations.training_jobs.report import jobs_document
+from gpumon.operations.training_jobs.watcher import JobsSample, sample_jobs
 from gpumon.stacks.tables import line_text
 from gpumon.streams.recording import RecordingWriter
 

@@ -28,8 +28,14 @@ from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
 from gpumon.core.stacks import StackFrame
 from gpumon.core.text import safe_text
 from gpumon.insight.hangs import judge_hang
-from gpumon.operations.training_jobs.document import SCHEMA
-from gpumon.operations.training_jobs.report import EXITED, RankGpu, RankReport, TrainingJobReport, TrainingJobState
+from gpumon.operations.training_jobs.report import (
+    EXITED,
+    SCHEMA,
+    RankGpu,
+    RankReport,
+    TrainingJobReport,
+    TrainingJobState,
+)
 from gpumon.streams.remote.stream import SSH, SSH_FAILED, SshConnection, end_ssh, start_ssh
 
 READ_SECONDS: Final = 45.0

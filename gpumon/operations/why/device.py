@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from gpumon.core.allocator import AllocatorStatistics
 from gpumon.core.model import Device, Frame, Process, short_product_name
 from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence
-from gpumon.operations.torch_processes import owners_of
+from gpumon.operations.gpu_processes import owners_of
 from gpumon.probe.messages import Probe
 from gpumon.streams.live import LiveStream
 

@@ -6,7 +6,7 @@ from gpumon.core.step_classes import LABELS
 from gpumon.insight.bottlenecks.cause import Bottleneck
 from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, StepAccount, StepShare
 from gpumon.operations.why.examination import WhyReport
-from gpumon.operations.why.job import JobWhyReport
+from gpumon.operations.why.processes import JobWhyReport
 
 _SCHEMA: Final = 1
 

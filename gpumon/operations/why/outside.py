@@ -35,8 +35,7 @@ from gpumon.operations.why.examination import (
     evidence_of,
     refuse_stopped,
 )
-from gpumon.operations.why.host import HostObserver
-from gpumon.operations.why.proc_times import read_main_thread
+from gpumon.operations.why.host import HostObserver, read_main_thread
 from gpumon.probe.attach.target import no_such_process
 from gpumon.stacks.outside import OutsideError, sample_main_thread
 

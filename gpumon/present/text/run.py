@@ -6,7 +6,7 @@ from typing import Any, Final
 from gpumon.core.metrics import Unit
 from gpumon.core.units import age_text, bytes_text, power_text, short_time_text, value_text
 from gpumon.core.workload_metrics import Measurement
-from gpumon.operations.other_processes import OtherProcess
+from gpumon.operations.gpu_processes import OtherProcess
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.case_table import case_lines, without_cases
 from gpumon.present.paint.bar import progress_bar

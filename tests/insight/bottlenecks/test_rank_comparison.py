@@ -6,7 +6,7 @@ from gpumon.insight.bottlenecks.rank_comparison import compare
 from gpumon.insight.bottlenecks.slowness_verdict import judge_traces
 from gpumon.insight.bottlenecks.traced_account import traced_evidence
 from gpumon.operations.why.examination import WhyReport
-from gpumon.operations.why.job import compared
+from gpumon.operations.why.processes import compared
 from gpumon.traces.model import Trace
 from tests.traces.maker import GEMM, NCCL, TraceMaker, training
 

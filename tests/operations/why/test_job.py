@@ -10,7 +10,7 @@ from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, StepShare
 from gpumon.insight.bottlenecks.slowness_verdict import judge_run
 from gpumon.operations.why.document import why_job_document
 from gpumon.operations.why.examination import WhyReport
-from gpumon.operations.why.job import compared
+from gpumon.operations.why.processes import compared
 from gpumon.present.paint.line import plain
 from gpumon.present.why import job_lines
 from tests.insight.bottlenecks.makers import evidence
