@@ -21,7 +21,7 @@ from gpumon.core.procfs import (
 )
 from gpumon.core.stacks import ThreadStack
 from gpumon.distributed.environment import read_environment
-from gpumon.insight.bottlenecks.causes.settings import DEBUG_SETTINGS
+from gpumon.insight.bottlenecks.causes.loop import DEBUG_SETTINGS
 from gpumon.insight.bottlenecks.slowness_evidence import HostEvidence
 from gpumon.stacks.classify import is_waiting
 from gpumon.stacks.tables import line_text, program_frame

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.text import safe_text
-from gpumon.insight.bottlenecks.causes.settings import IN_SOURCE
+from gpumon.insight.bottlenecks.causes.loop import IN_SOURCE
 from gpumon.stacks.tables import file_text, is_program
 
 _MAX_FILES: Final = 64
