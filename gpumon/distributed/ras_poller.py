@@ -107,12 +107,10 @@ class RasAnswer(NamedTuple):
 
     Attributes:
         report: The report; None if there is none.
-        read_monotonic: When it was read, in monotonic seconds.
         problem: Why there is none.
     """
 
     report: RasReport | None = None
-    read_monotonic: float = 0.0
     problem: Problem | None = None
 
 
@@ -222,7 +220,7 @@ class RasPoller:
             report = read_report(job.ras_address)
             if report.is_initializing:
                 known.next_at = now + RETRY_SECONDS
-            known.answer = RasAnswer(report, now)
+            known.answer = RasAnswer(report)
         except RasError as error:
             known.next_at = now + RETRY_SECONDS
             known.answer = RasAnswer(problem=error.problem)

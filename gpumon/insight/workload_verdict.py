@@ -10,6 +10,7 @@ from statistics import mean, median
 from typing import Final, NamedTuple
 
 from gpumon.core.device_use import LOADED_PERCENT
+from gpumon.core.metrics import METRICS
 from gpumon.core.model import Device
 from gpumon.core.throttle_reasons import POWER_CAP, THROTTLE_REASONS
 from gpumon.core.units import counted, megahertz_text
@@ -114,16 +115,16 @@ _ADVICE: Final = "This is not normal; check the cooling and the power supply."
 
 
 class DeviceSample(NamedTuple):
-    """A GPU at one moment of a run; None where a value was not measured."""
+    """A GPU at one moment of a run, with some of its metrics; None where a value was not measured."""
 
     time_seconds: float
-    utilization_percent: float | None
+    utilization_gpu_percent: float | None
     sm_activity_percent: float | None
     tensor_activity_percent: float | None
     power_watts: float | None
     power_limit_watts: float | None
-    clock_hertz: float | None
-    clock_max_hertz: float | None
+    clock_sm_hertz: float | None
+    clock_sm_max_hertz: float | None
     temperature_celsius: float | None
     memory_used_bytes: float | None
     pcie_generation: float | None
@@ -153,26 +154,16 @@ class Judgment(NamedTuple):
     is_memory_suspect: bool = False
 
 
+_SAMPLED: Final = tuple(name for name in DeviceSample._fields if name in METRICS)
+
+
 def sample_of(device: Device, time_seconds: float) -> DeviceSample:
     """The values of a device that are kept while a workload runs on it."""
     return DeviceSample(
-        time_seconds,
-        device.get("utilization_gpu_percent"),
-        device.get("sm_activity_percent"),
-        device.get("tensor_activity_percent"),
-        device.get("power_watts"),
-        device.get("power_limit_watts"),
-        device.get("clock_sm_hertz"),
-        device.get("clock_sm_max_hertz"),
-        device.get("temperature_celsius"),
-        device.get("memory_used_bytes"),
-        device.get("pcie_generation"),
-        device.get("pcie_width"),
-        device.get("nvlink_bytes_per_second"),
-        device.throttle_reasons or (),
-        device.get("temperature_slowdown_celsius"),
-        device.get("temperature_memory_celsius"),
-        {name: device.readings[name] for name in COUNTERS if name in device.readings},
+        time_seconds=time_seconds,
+        throttle_reasons=device.throttle_reasons or (),
+        memory_errors={name: device.readings[name] for name in COUNTERS if name in device.readings},
+        **{name: device.get(name) for name in _SAMPLED},
     )
 
 
@@ -184,7 +175,7 @@ def judge(metrics: Sequence[Measurement], samples: Sequence[DeviceSample]) -> Ju
     limited = tuple(_with_link_limit(metric, samples) for metric in metrics)
     tests_memory = any(item.metric.name == TESTS_MEMORY for item in metrics)
     errors = memory_errors([sample.memory_errors for sample in samples], tests_memory=tests_memory and bool(samples))
-    busy = [sample for sample in samples if (sample.utilization_percent or 0) >= LOADED_PERCENT]
+    busy = [sample for sample in samples if (sample.utilization_gpu_percent or 0) >= LOADED_PERCENT]
     own, sentences, is_slowed = _judge_load(limited, busy) if busy else ((), (), False)
     if tests_memory:
         sentences += _temperature_sentences(busy)
@@ -200,10 +191,10 @@ def _judge_load(
     counts = Counter(reason for sample in busy for reason in sample.throttle_reasons)
     frequent = {reason for reason, count in counts.items() if count >= _MIN_REASON_SHARE * len(busy)}
     faults = [reason.fault for reason in THROTTLE_REASONS.values() if reason.fault and reason.id in frequent]
-    clock, power = _median(sample.clock_hertz for sample in busy), _median(sample.power_watts for sample in busy)
+    clock, power = _median(sample.clock_sm_hertz for sample in busy), _median(sample.power_watts for sample in busy)
     latest = busy[-1]
     own = (
-        _measured(_CLOCK, len(busy), _scaled(clock, 1e6), (_scaled(latest.clock_max_hertz, 1e6), "maximum")),
+        _measured(_CLOCK, len(busy), _scaled(clock, 1e6), (_scaled(latest.clock_sm_max_hertz, 1e6), "maximum")),
         _measured(_POWER, len(busy), power, (latest.power_limit_watts, "power limit in force")),
         _measured(_SM_ACTIVITY, *_activity(sample.sm_activity_percent for sample in busy)),
         _measured(_TENSOR_ACTIVITY, *_activity(sample.tensor_activity_percent for sample in busy)),
@@ -232,9 +223,9 @@ def _clock_sentences(
 ) -> tuple[str, ...]:
     """The SM clock of the run, and why it was not higher."""
     throttled = f"The GPU was throttled by {' and '.join(faults)}" if faults else ""
-    if clock is None or latest.clock_max_hertz is None:
+    if clock is None or latest.clock_sm_max_hertz is None:
         return (f"{throttled}. {_ADVICE}",) if faults else ()
-    clock_text = f"{megahertz_text(clock)} of {megahertz_text(latest.clock_max_hertz)} MHz"
+    clock_text = f"{megahertz_text(clock)} of {megahertz_text(latest.clock_sm_max_hertz)} MHz"
     if faults:
         return (f"{throttled} and ran at {clock_text}. {_ADVICE}",)
     if is_capped and latest.power_limit_watts is not None:
@@ -244,11 +235,11 @@ def _clock_sentences(
 
 def _share_sentences(metrics: Sequence[Measurement], clock: float | None, latest: DeviceSample) -> tuple[str, ...]:
     """The throughput as a share of what the GPU can do at the clock of the run."""
-    if not clock or not latest.clock_max_hertz:
+    if not clock or not latest.clock_sm_max_hertz:
         return ()
     for metric in metrics:
         if metric.key == ("throughput", "") and metric.limit:
-            share = metric.value / (metric.limit * clock / latest.clock_max_hertz)
+            share = metric.value / (metric.limit * clock / latest.clock_sm_max_hertz)
             return (f"The throughput is {share:.0%} of the peak at this clock.",)
     return ()
 

@@ -18,14 +18,7 @@ _GENERIC_NAMES: Final = frozenset({"__main__", "main", "cli", "run", "launch", "
 """Names that mean something only together with what contains them."""
 _NOTEBOOKS: Final = ("ipykernel", "ipykernel_launcher", "colab_kernel_launcher", "jupyter", "ipython")
 _SERVERS: Final = (
-    "vllm",
-    "sglang",
-    "tritonserver",
-    "tgi",
-    "text-generation-server",
-    "ollama",
-    "llama-server",
-    "lmdeploy",
+    *("vllm", "sglang", "tritonserver", "tgi", "text-generation-server", "ollama", "llama-server", "lmdeploy"),
 )
 
 
@@ -47,7 +40,7 @@ def program_name(command: str) -> str:
     if program in _LAUNCHERS:
         return _named(_launched(words[1:]) or program)
     if "::" in program:  # the title that a process of Ray or vLLM gives itself
-        return _named(program.partition("::")[0].lower()) if program.startswith("VLLM") else program.replace("::", " ")
+        return _named(program.partition("::")[0].lower()) if program.startswith("VLLM") else program.replace("::", " ").strip() or program
     return _named(program.rstrip(":") or program)
 
 

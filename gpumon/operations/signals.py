@@ -13,7 +13,7 @@ from contextlib import suppress
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from gpumon.core.model import Process
 from gpumon.core.procfs import (
@@ -93,29 +93,8 @@ class SignalResult(NamedTuple):
     refusal: str = ""
 
 
-class PidfdCalls(Protocol):
-    """The system calls on processes."""
-
-    def open(self, pid: int) -> int:
-        """Open a process.
-
-        Raises:
-            OSError: It does not exist, or cannot be opened.
-        """
-
-    def send(self, descriptor: int, number: int) -> None:
-        """Send a signal to an open process.
-
-        Raises:
-            OSError: It has ended, or the signal is not permitted.
-        """
-
-    def close(self, descriptor: int) -> None:
-        """Close a process."""
-
-
-class KernelPidfds:
-    """The system calls of the kernel."""
+class PidfdCalls:
+    """The system calls of the kernel on processes; tests have others. They raise OSError."""
 
     def open(self, pid: int) -> int:
         """Open a process."""
@@ -150,7 +129,7 @@ class SignalSender:
         own_uid: int | None = None,
     ) -> None:
         self._proc = proc
-        self._pidfds = pidfds or KernelPidfds()
+        self._pidfds = pidfds or PidfdCalls()
         self._own_pid = os.getpid() if own_pid is None else own_pid
         self._own_uid = os.geteuid() if own_uid is None else own_uid
 

@@ -173,7 +173,6 @@ def _trace_evidence(trace: Trace, step_seconds: float, granted: Mapping[str, flo
         sent_bytes=sum(part.size_bytes or 0 for part in sent),
         sent_count=sum(part.count for part in sent),
         free_seconds=scales.device * sum(part.time_ns for part in waits if part.name.startswith(_FREEING)),
-        simt_share=trace.class_time(SIMT).time_ns / step,
         tf32_share=sum(part.time_ns for part in tensor if "tf32" in part.name.lower()) / step,
         elementwise_seconds=scales.device
         * sum(part.time_ns for part in trace.class_time(MEMORY).top if is_elementwise(part.name)),

@@ -11,17 +11,10 @@ from gpumon.insight.hangs.standing import is_elsewhere
 from gpumon.stacks.classify import collective_function, is_in_backward
 from gpumon.stacks.tables import POINT_TO_POINT_FUNCTIONS
 
-_SAME_SIZES: Final = frozenset(
-    {
-        "all_reduce",
-        "allreduce",
-        "all_reduce_coalesced",
-        "broadcast",
-        "reduce",
-        "_all_gather_base",
-        "_reduce_scatter_base",
-    }
-)
+_SAME_SIZES: Final = frozenset({
+    "all_reduce", "allreduce", "all_reduce_coalesced", "broadcast", "reduce", "_all_gather_base",
+    "_reduce_scatter_base",
+})  # fmt: skip
 """Collectives whose tensors have the same shape on every rank."""
 _DEFAULT: Final = "default_pg"
 IN_BACKWARD: Final = "all_reduce in backward()"

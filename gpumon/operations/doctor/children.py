@@ -24,6 +24,7 @@ from gpumon.health.doctor.facts import Python, Pythons, Step, Steps
 from gpumon.workload_runs.catalogue import workloads_folder
 from gpumon.workload_runs.interpreter import Interpreter, python_environment
 
+DRIVER_SECONDS: Final = 12.0
 _MAX_BYTES: Final = 8 << 20
 _READ_BYTES: Final = 1 << 16
 _ERROR_BYTES: Final = 4096
@@ -105,9 +106,10 @@ class Children:
             child.stderr.close()
 
 
-def own_python() -> Path:
-    """The interpreter that gpumon runs with."""
-    return Path(sys.executable)
+def query_cuda(children: Children, variables: Mapping[str, str]) -> Steps:
+    """The answers of the CUDA driver about all GPUs, in its own order, also about those that the environment hides."""
+    shown = {name: value for name, value in variables.items() if name != "CUDA_VISIBLE_DEVICES"}
+    return children.run(Path(sys.executable), ["driver"], DRIVER_SECONDS, shown | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
 
 
 def examine_pythons(

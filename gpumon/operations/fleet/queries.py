@@ -229,15 +229,8 @@ def _add(rows: dict[tuple[str, str], UsageRow], labels: Mapping[str, str], value
     user = safe_text(labels.get("user", ""), _MAX_LABEL)
     job = safe_text(labels.get("hpc_job", "") or pod_of(labels), _MAX_LABEL)
     row = rows.get((user, job), UsageRow(user, job))
-    if part == "active":
-        row = row._replace(active_hours=row.active_hours + value)
-    elif part == "low":
-        row = row._replace(low_hours=row.low_hours + value)
-    elif part == "idle":
-        row = row._replace(idle_hours=row.idle_hours + value)
-    else:
-        row = row._replace(energy_joules=(row.energy_joules or 0.0) + value)
-    rows[user, job] = row
+    field = "energy_joules" if part == "energy" else f"{part}_hours"
+    rows[user, job] = row._replace(**{field: (getattr(row, field) or 0.0) + value})
 
 
 def _series(exporter: Exporter, metric_id: str, match: str) -> tuple[str, float]:

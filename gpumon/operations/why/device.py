@@ -22,7 +22,6 @@ _SHARES: Final = {
     "tensor_share": "tensor_activity_percent",
     "dram_share": "dram_activity_percent",
     "fp32_share": "fp32_activity_percent",
-    "fp16_share": "fp16_activity_percent",
 }
 _COMMAND_LENGTH: Final = 60
 
@@ -74,7 +73,6 @@ class DeviceObserver:
         device = self.device
         if device is None:
             return None
-        shares = {name: self._mean(metric, _PERCENT) for name, metric in _SHARES.items()}
         sent, received = self._mean("pcie_transmit_bytes_per_second"), self._mean("pcie_receive_bytes_per_second")
         others = sorted(
             ((name, sum(values) / self._frames / _PERCENT) for name, values in self._sm_shares.items()),
@@ -84,12 +82,7 @@ class DeviceObserver:
         return GpuEvidence(
             label=device.label,
             name=short_product_name(device.name),
-            utilization_share=shares["utilization_share"],
-            sm_share=shares["sm_share"],
-            tensor_share=shares["tensor_share"],
-            dram_share=shares["dram_share"],
-            fp32_share=shares["fp32_share"],
-            fp16_share=shares["fp16_share"],
+            **{name: self._mean(metric, _PERCENT) for name, metric in _SHARES.items()},
             pcie_bytes_per_second=None if sent is None or received is None else sent + received,
             power_watts=self._mean("power_watts"),
             power_limit_watts=self._mean("power_limit_watts"),

@@ -198,11 +198,9 @@ class HostObserver:
             host_cpu_cores=None if busy is None else busy / seconds,
             process_cpu_cores=sum(cores.get(pid, 0.0) for pid in family) + ended if own is not None else None,
             main_run_queue_share=None if main is None else min(1.0, main.queued_seconds / seconds),
-            thread_run_queue_share=max((times.queued_seconds / seconds for times in others.values()), default=None),
             busy_threads_count=sum(
                 times.cpu_seconds + times.queued_seconds >= _MIN_CORES * seconds for times in others.values()
             ),
-            threads_count=len(end.threads) or None,
             quota_throttled_share=_throttled(begin.quota, end.quota),
             disk_wait_share=_share_of_state(self._states, "D"),
             major_faults_count=None if own is None or before is None else own.major_faults - before.major_faults,

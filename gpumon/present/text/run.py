@@ -46,8 +46,8 @@ def progress_text(run: WorkloadRun, now: float) -> str:
         sample = run.samples[-1]
         if sample.power_watts is not None:
             parts.append(power_text(sample.power_watts))
-        if sample.clock_hertz is not None:
-            parts.append(value_text(sample.clock_hertz, Unit.HERTZ))
+        if sample.clock_sm_hertz is not None:
+            parts.append(value_text(sample.clock_sm_hertz, Unit.HERTZ))
     return "  ".join(parts)
 
 
