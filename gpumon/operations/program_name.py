@@ -40,7 +40,8 @@ def program_name(command: str) -> str:
     if program in _LAUNCHERS:
         return _named(_launched(words[1:]) or program)
     if "::" in program:  # the title that a process of Ray or vLLM gives itself
-        return _named(program.partition("::")[0].lower()) if program.startswith("VLLM") else program.replace("::", " ").strip() or program
+        is_vllm = program.startswith("VLLM")
+        return _named(program.partition("::")[0].lower()) if is_vllm else program.replace("::", " ").strip() or program
     return _named(program.rstrip(":") or program)
 
 

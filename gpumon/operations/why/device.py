@@ -2,7 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -29,9 +30,9 @@ _COMMAND_LENGTH: Final = 60
 class DeviceObserver:
     """Reads the frames of a collector, and asks it for the hardware counters of the GPU that a process uses."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, stream: LiveStream) -> None:
         self._pid = pid
-        self._stream = LiveStream(_INTERVAL_SECONDS)
+        self._stream = stream
         self._readings: dict[str, list[float]] = {}
         self._clocks: list[float] = []
         self._reasons: Counter[str] = Counter()
@@ -42,14 +43,6 @@ class DeviceObserver:
         self._first: AllocatorStatistics | None = None
         self._last: AllocatorStatistics | None = None
         self.device: Device | None = None
-
-    def start(self) -> None:
-        """Start the collector."""
-        self._stream.start()
-
-    def close(self) -> None:
-        """Stop the collector."""
-        self._stream.close()
 
     def find(self, probes: Mapping[int, Probe], seconds: float) -> None:
         """Wait until a frame shows the GPU of the process, so that its counters are read during the observation."""
@@ -130,6 +123,20 @@ class DeviceObserver:
     def _mean(self, metric: str, scale: float = 1.0) -> float | None:
         values = self._readings.get(metric)
         return sum(values) / len(values) / scale if values else None
+
+
+@contextmanager
+def device_observer(pid: int, *, is_used: bool) -> Iterator[DeviceObserver | None]:
+    """Observe the GPU of a process, if it uses one; the collector ends with the block."""
+    if not is_used:
+        yield None
+        return
+    stream = LiveStream(_INTERVAL_SECONDS)
+    stream.start()
+    try:
+        yield DeviceObserver(pid, stream)
+    finally:
+        stream.close()
 
 
 class _Match(NamedTuple):
