@@ -150,7 +150,7 @@ def _place(file: OomFile, moment: str) -> str:
 
 def _calls(stack: Sequence[StackFrame]) -> Iterator[str]:
     """The frames of the program and its libraries, or all frames if all are in PyTorch and Python."""
-    from gpumon.stacks.places import place_of  # late: most logs are none of a probe
+    from gpumon.stacks.tables import place_of  # late: most logs are none of a probe
 
     own = [frame for frame in stack if place_of(frame.file).kind not in {"torch", "standard"}]
     return (str(frame) for frame in (own or stack)[:_MAX_CALLS])
