@@ -5,12 +5,12 @@ from typing import ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widgets import Input, Static
 
 from gpumon.present.workload_text import parameter_text
+from gpumon.ui.keymap import Bindings, key
 from gpumon.workload_runs.parameters import ParameterKind, WorkloadParameter
 
 
@@ -23,8 +23,8 @@ class Choice(Static, can_focus=True):
         id: The widget's id.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "turn", "Change", id="choice.open", tooltip="Next choice"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("choice.open", "Change", "Next choice", "turn"),
     ]
     DEFAULT_CSS = "Choice { height: auto; width: 1fr; }"
 
@@ -59,8 +59,8 @@ class Tick(Static, can_focus=True):
         id: The widget's id.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "turn", "Select", id="tick.open", tooltip="Select, or clear"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("tick.open", "Select", "Select, or clear", "turn"),
     ]
     DEFAULT_CSS = "Tick { height: 1; width: 1fr; }"
 
