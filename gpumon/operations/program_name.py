@@ -51,7 +51,8 @@ def program_name(command: str) -> str:
     if program in _LAUNCHERS:
         return _named(_launched(words[1:]) or program)
     if "::" in program:  # the title that a process of Ray or vLLM gives itself
-        return _named(program.partition("::")[0].lower()) if program.startswith("VLLM") else program.replace("::", " ")
+        titled = program.partition("::")[0] if program.startswith("VLLM") else ""
+        return _named(titled.lower()) if titled else program.replace("::", " ").strip() or program
     return _named(program.rstrip(":") or program)
 
 
