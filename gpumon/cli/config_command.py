@@ -167,7 +167,7 @@ def _theme_keys(content: Config) -> Iterator[ConfigKey]:
 
 
 def _column_keys(content: Config) -> Iterator[ConfigKey]:
-    from gpumon.present.table_columns import column_ids
+    from gpumon.present.paint.columns import column_ids
 
     for table, ids in column_ids().items():
         chosen = content.appearance.columns.get(table)
