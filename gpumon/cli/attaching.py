@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpumon.cli.options import Command, load_probe_option
+from gpumon.cli.options import Command, options
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 
 if TYPE_CHECKING:
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 def attach_options(command: Command) -> Command:
     """The options of every command that may load a probe."""
-    flag = click.option("--attach", is_flag=True, help="Load the probe without a question if the process has none.")
-    return load_probe_option(flag(command))
+    return options("load-probe")(options("attach-or-ask")(command))
 
 
 def chosen_target(text: str | None) -> "TrainingTarget":

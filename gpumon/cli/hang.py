@@ -4,14 +4,14 @@ from pathlib import Path
 
 import click
 
-from gpumon.cli.options import debug_option, json_option
+from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json, terminal_width
 from gpumon.core.problems import ExitCode
 
 
 @click.command(short_help="Explain a hang from the files it has left.")
 @click.argument("files", metavar="FILE...", type=click.Path(path_type=Path), nargs=-1, required=True)
-@json_option("hang")
+@options("hang")
 @debug_option
 def hang(files: tuple[Path, ...], as_json: bool) -> int:
     """Name the rank that the others waited for, the collective and the line, from files that a job has left.

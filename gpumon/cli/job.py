@@ -6,7 +6,7 @@ from typing import Any, Final
 import click
 
 from gpumon.cli.fleet_source import fleet_source, given_options, read_source, source_options
-from gpumon.cli.options import debug_option, json_option
+from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json, terminal_width
 
 _JOB_ID: Final = re.compile(r"\d{1,10}(?:[_+]\d{1,10})?", re.ASCII)
@@ -15,7 +15,7 @@ _JOB_ID: Final = re.compile(r"\d{1,10}(?:[_+]\d{1,10})?", re.ASCII)
 @click.command(short_help="Show the GPUs of a job of Slurm: requested, allocated, used.")
 @click.argument("job_id", metavar="JOBID")
 @source_options
-@json_option("job", "Print one JSON document; missing values are null, with the reason.")
+@options("job")
 @debug_option
 @click.pass_context
 def job(context: click.Context, /, job_id: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - values of options

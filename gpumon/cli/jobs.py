@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from gpumon.cli.options import debug_option, json_option
+from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json
 from gpumon.core.problems import CommandError, ExitCode, Problem
 
@@ -21,14 +21,7 @@ _FROM_SCREEN: Final = "a gpumon that was open before has the minute before (S on
 
 
 @click.command(short_help="Show training jobs, their ranks, and whether one hangs.")
-@click.option("--hosts", metavar="HOST,...", help="Read these hosts through ssh instead of this one; gpumon is there.")
-@click.option(
-    "--dump",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="FOLDER",
-    help="Write what is known of the jobs to a new folder for a bug report, without names and addresses.",
-)
-@json_option("jobs", "Print one JSON document; missing values are null, with the reason.")
+@options("jobs")
 @debug_option
 def jobs(hosts: str | None, dump: Path | None, as_json: bool) -> int:
     """Show the distributed training jobs of this host: who runs what on which GPUs, how fast, and whether it hangs.

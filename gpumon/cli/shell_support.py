@@ -9,7 +9,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from gpumon import __version__
 from gpumon.cli.man import man_page
-from gpumon.cli.options import debug_option
+from gpumon.cli.options import debug_option, options
 from gpumon.core.new_files import replace_file
 from gpumon.core.ownership import root_ownership_problem
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
@@ -82,7 +82,7 @@ def _completion_file(shell: str) -> Path:
 
 @click.command(short_help="Print or install shell completion.")
 @click.argument("shell", type=click.Choice(_SHELLS))
-@click.option("--install", is_flag=True, help="Write the script to the folder from which the shell loads it.")
+@options("completion")
 @debug_option
 @click.pass_context
 def completion(context: click.Context, shell: str, install: bool) -> None:
@@ -98,7 +98,7 @@ def completion(context: click.Context, shell: str, install: bool) -> None:
 
 
 @click.command(short_help="Print or install the manual page.")
-@click.option("--install", is_flag=True, help="Write the page to ~/.local/share/man/man1, where man finds it.")
+@options("man")
 @debug_option
 @click.pass_context
 def man(context: click.Context, install: bool) -> None:

@@ -9,7 +9,7 @@ import click
 
 from gpumon.cli.attaching import attach_options, chosen_target, require_probes
 from gpumon.cli.group import appearance
-from gpumon.cli.options import AnyDuration, debug_option, screen_options
+from gpumon.cli.options import debug_option, options, screen_options
 from gpumon.cli.output import print_json, print_lines, report_width
 from gpumon.cli.recorded import default_path, save
 from gpumon.core.problems import ExitCode
@@ -27,41 +27,7 @@ _HINT: Final = "Open it with gpumon snapshot or on pytorch.org/memory_viz."
 @click.command(short_help="Show a PyTorch memory snapshot.")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.argument("file2", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--pid",
-    metavar="TARGET",
-    help="Take the snapshot of this running process in place of reading FILE: a PID, or the name of a job, whose first "
-    "rank counts.",
-)
-@click.option(
-    "--record",
-    type=AnyDuration(),
-    default=0.0,
-    metavar="DURATION",
-    help="With --pid: record the memory history for this long first, such as 30s, up to 2m.  [default: no history]",
-)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="With --pid: the new file, compressed if it ends in .gz.  [default: snapshot-PID-TIME.pickle]",
-)
-@click.option("--yes", is_flag=True, help="With --pid: do not ask for confirmation.")
-@click.option("--json", "as_json", is_flag=True, envvar="GPUMON_SNAPSHOT_JSON", help="Print one JSON document.")
-@click.option(
-    "--top",
-    type=click.IntRange(1, _MAX_TOP),
-    default=_DEFAULT_TOP,
-    show_default=True,
-    envvar="GPUMON_SNAPSHOT_TOP",
-    help="Number of stacks in text and JSON output. The screen shows all of them.",
-)
-@click.option(
-    "--perfetto",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the history with the 20,000 largest allocations to a new file for ui.perfetto.dev.",
-)
+@options("snapshot")
 @attach_options
 @screen_options
 @debug_option

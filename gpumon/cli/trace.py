@@ -10,7 +10,7 @@ import click
 
 from gpumon.cli.attaching import attach_options, chosen_target, require_probes, slower_allowed
 from gpumon.cli.group import appearance
-from gpumon.cli.options import Seconds, debug_option, screen_options
+from gpumon.cli.options import debug_option, options, screen_options
 from gpumon.cli.output import print_json, print_lines, report_width
 from gpumon.cli.recorded import default_path, path_of, save
 from gpumon.cli.snapshot import has_screen
@@ -26,45 +26,7 @@ _HINT: Final = "Open it with gpumon trace or in ui.perfetto.dev."
 
 @click.command(short_help="Account for the time of a training step.")
 @click.argument("files", type=click.Path(path_type=Path), metavar="[FILE]...", nargs=-1)
-@click.option(
-    "--pid",
-    "pids",
-    metavar="TARGET",
-    multiple=True,
-    envvar="GPUMON_TRACE_PID",
-    help="Record this running process in place of reading FILE: a PID, a launcher (all of its ranks) or the name of a "
-    "job. Repeat it for the ranks of a job: all start at the same time.",
-)
-@click.option(
-    "--seconds",
-    type=Seconds(_MIN_SECONDS, _MAX_SECONDS),
-    default=1.0,
-    show_default=True,
-    envvar="GPUMON_TRACE_SECONDS",
-    help="With --pid: how long to record.",
-)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="With --pid: the new file, compressed if it ends in .gz; with several processes their PIDs are added.  "
-    "[default: trace-PID-TIME.json.gz]",
-)
-@click.option("--json", "as_json", is_flag=True, envvar="GPUMON_TRACE_JSON", help="Print one JSON document.")
-@click.option(
-    "--top",
-    type=click.IntRange(1, _MAX_TOP),
-    default=_DEFAULT_TOP,
-    show_default=True,
-    envvar="GPUMON_TRACE_TOP",
-    help="Number of kernels and gaps in text and JSON output. The screen shows all of them.",
-)
-@click.option(
-    "--critical",
-    is_flag=True,
-    envvar="GPUMON_TRACE_CRITICAL",
-    help="Print what the critical path of the median step consists of. The screen has the path as a lane.",
-)
+@options("trace")
 @attach_options
 @screen_options
 @debug_option
