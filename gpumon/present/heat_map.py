@@ -132,13 +132,7 @@ _LAYOUTS: Final = (
 
 
 def heat_map_height(rows: Sequence[DeviceRow], width: int, max_lines: int) -> int:
-    """The number of lines that a map takes.
-
-    Args:
-        rows: The devices.
-        width: Cells of a line.
-        max_lines: The largest possible number.
-    """
+    """The number of lines that a map takes."""
     labels = max((width_of(row.device.label) for row in rows), default=1)
     _, columns = _layout(len(rows), labels, width, max_lines)
     return max(1, min(max_lines, ceil(len(rows) / columns)))

@@ -79,13 +79,7 @@ def headline_lines(report: TrainingJobReport | None, width: int, height: int) ->
 
 
 def evidence_lines(report: TrainingJobReport, width: int, height: int) -> list[Line]:
-    """What speaks for the verdict on a job, one sentence each.
-
-    Args:
-        report: The job.
-        width: Cells of a line.
-        height: Number of lines.
-    """
+    """What speaks for the verdict on a job, one sentence each."""
     sentences = () if report.verdict is None else report.verdict.evidence
     texts = [text for sentence in sentences for text in wrapped(f"· {sentence}", max(20, width - 2))]
     return [line(Span(f" {text}", Role.DIM)) for text in texts[:height]]

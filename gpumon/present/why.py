@@ -20,12 +20,7 @@ _MAX_REPORTS: Final = 4
 
 
 def why_lines(report: WhyReport, width: int) -> Iterator[Line]:
-    """All lines of a report.
-
-    Args:
-        report: The report.
-        width: Cells of a line.
-    """
+    """All lines of a report."""
     yield line(Span(clipped(f"{_who(report)}  {report.command}", width), Role.HEADING))
     yield from run_lines(report, width)
     yield line("")
@@ -132,12 +127,7 @@ def _part_line(part: StepPart, width: int) -> Line:
 
 
 def job_lines(report: JobWhyReport, width: int) -> Iterator[Line]:
-    """All lines of a report on a job; the complete reports are those of the straggler and of a few ranks.
-
-    Args:
-        report: The report.
-        width: Cells of a line.
-    """
+    """All lines of a report on a job; the complete reports are those of the straggler and of a few ranks."""
     yield line(Span(f"{len(report.ranks)} ranks", Role.HEADING))
     longest = max(rank.evidence.account.step_seconds for rank in report.ranks)
     straggler = report.straggler

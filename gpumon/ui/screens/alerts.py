@@ -66,7 +66,6 @@ class AlertsScreen(ViewScreen[None]):
         yield Footer()
 
     def show(self, scene: ViewState) -> None:
-        """Draws the alerts."""
         width, height = self.size
         rows = alert_rows(scene)
         self._ooms = scene.probes.ooms

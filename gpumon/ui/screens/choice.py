@@ -94,7 +94,6 @@ class ChoiceScreen(BaseModalScreen[ChosenT]):
         self.draw()
 
     def draw(self) -> None:
-        """Draw the list."""
         width = max(1, self.query_one("#choice-box").content_size.width or self.app.size.width)
         choices = self.choices()
         rows = []
@@ -231,11 +230,7 @@ class SortPicker(BaseModalScreen[str]):
 
 
 class ThemePicker(BaseModalScreen[None]):
-    """The themes; the one under the cursor is shown at once.
-
-    Args:
-        names: Their names.
-    """
+    """The themes; the one under the cursor is shown at once."""
 
     AUTO_FOCUS: ClassVar[str] = "#themes"
     DEFAULT_CSS = """

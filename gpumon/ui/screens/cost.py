@@ -37,7 +37,6 @@ class CostScreen(EntriesScreen[None]):
         yield self._calls
 
     def show(self, state: ViewState) -> None:
-        """Draw the costs of a state."""
         if not state.costs:
             return
         counted = [sample.calls for sample in state.costs if sample.calls.calls]

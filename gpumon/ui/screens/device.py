@@ -80,7 +80,6 @@ A GPU OVER TIME
 
     @property
     def device_key(self) -> str:
-        """The device."""
         return self.key
 
     def select_device(self, step: int) -> None:

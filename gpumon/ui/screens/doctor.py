@@ -43,7 +43,6 @@ class DoctorScreen(TextScreen[None]):
         return self._examination is not None and self._examination.is_over
 
     def on_mount(self) -> None:
-        """Starts the examination."""
         self.action_again()
 
     def on_unmount(self) -> None:
@@ -51,7 +50,6 @@ class DoctorScreen(TextScreen[None]):
         self._close()
 
     def show(self, scene: ViewState) -> None:
-        """Draws the results so far."""
         is_over = self.is_over  # read before the checks, so that the last ones are not missed
         checks = self.checks
         title = f"Doctor{'' if scene.is_this_host else ' (this host)'}{'' if is_over else ', running'}"

@@ -57,7 +57,6 @@ class FleetSetupScreen(ViewScreen[None]):
         yield Footer()
 
     def show(self, _: ViewState) -> None:
-        """Draw the title."""
         self.show_title("GPUs of many hosts")
 
     @on(Input.Submitted)

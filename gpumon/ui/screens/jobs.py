@@ -47,7 +47,6 @@ class JobsScreen(ViewScreen[None]):
         return Demand(process_keys=frozenset(device.key for device in devices), jobs=True)
 
     def show(self, state: ViewState) -> None:
-        """Draw the table."""
         self._state = state
         reports = state.jobs.reports
         self.show_title(*jobs_title(reports))

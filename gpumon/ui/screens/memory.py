@@ -56,11 +56,7 @@ _MIN_HEIGHT_FOR_POINTER: Final = 16
 
 
 class MemoryScreen(TimeScreen[None]):
-    """The memory of a GPU, and keys to the next one.
-
-    Args:
-        key: The device's key.
-    """
+    """The memory of a GPU, and keys to the next one."""
 
     PAGE: ClassVar[str] = "docs/memory.md"
     TAB: ClassVar[str] = "Memory"
@@ -235,11 +231,9 @@ A GPU'S MEMORY
 
     @property
     def device_key(self) -> str:
-        """The device."""
         return self.key
 
     def select_device(self, step: int) -> None:
-        """Show another GPU in place."""
         if self._state is not None:
             keys = [device.key for device in self._state.frame.devices]
             self.key, self._device = next_key(keys, self.key, step) or self.key, None

@@ -37,7 +37,6 @@ class OomScreen(TextScreen[None]):
         self._event = event
 
     def on_mount(self) -> None:
-        """Starts reading the file."""
         super().on_mount()
         path = self._event.path
         self.in_background(lambda: explain_file(path), self._show_outcome)

@@ -159,7 +159,6 @@ A GPU
         return None if device is None else device.device.key
 
     def show(self, state: ViewState) -> None:
-        """Draw a state."""
         if self.has_class("too-small"):
             return
         frame, self._is_read_only = state.frame, state.is_read_only
@@ -218,7 +217,6 @@ A GPU
 
     @property
     def device_key(self) -> str | None:
-        """The selected device."""
         return self.key
 
     @property

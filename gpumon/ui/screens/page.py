@@ -39,7 +39,6 @@ class PageScreen(BaseScreen[None]):
 
     @property
     def text_to_copy(self) -> str:
-        """The page in Markdown."""
         return page_text(self._page)
 
     @on(Markdown.LinkClicked)

@@ -43,12 +43,7 @@ _ZOOM: Final = ZOOMS.index(5.0)
 
 
 class ProcessScreen(TimeScreen[None], EntriesScreen[None]):
-    """One process on a device.
-
-    Args:
-        key: The device's key.
-        pid: The process.
-    """
+    """One process on a device."""
 
     PAGE: ClassVar[str] = "docs/processes.md"
     TAB: ClassVar[str] = "Processes"
@@ -83,12 +78,10 @@ class ProcessScreen(TimeScreen[None], EntriesScreen[None]):
 
     @property
     def device_key(self) -> str:
-        """The device."""
         return self.key
 
     @property
     def selected_process(self) -> Process | None:
-        """The process."""
         return self._process
 
     def select_device(self, step: int) -> None:

@@ -80,7 +80,6 @@ A PROCESS
 
     @property
     def selected_process(self) -> Process | None:
-        """The process under the cursor."""
         selected = self._table.selected
         return None if selected is None or selected.group is not None else selected.base.process
 

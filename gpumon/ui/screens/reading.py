@@ -69,12 +69,10 @@ class ReadingScreen(BaseScreen[None], Generic[ResultT]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Start with the first file."""
         self.set_interval(_TICK_SECONDS, self._tick)
         self._next()
 
     def on_unmount(self) -> None:
-        """Stop reading."""
         self.stop()
 
     def stop(self) -> None:

@@ -47,7 +47,6 @@ class ProbeAnswerScreen(TextScreen[None]):
         self._is_waiting = False
 
     def on_mount(self) -> None:
-        """Send the first request."""
         super().on_mount()
         self.action_refresh_answer()
 
@@ -99,11 +98,9 @@ class SegmentsScreen(ProbeAnswerScreen):
         yield Footer()
 
     def new_request(self) -> ProbeRequested:
-        """The request to send."""
         return ProbeRequested(self._probe, RequestKind.SEGMENTS)
 
     def show(self, state: ViewState) -> None:
-        """Draw the newest map."""
         width = self.size.width
         request = self.request_of(state.probes)
         if request is not None and request.answer is not None and request.answer is not self._answer:
@@ -162,7 +159,6 @@ class AllocatorSummaryScreen(ProbeAnswerScreen):
         self._text = ""
 
     def new_request(self) -> ProbeRequested:
-        """The request to send."""
         return ProbeRequested(self._probe, RequestKind.SUMMARY, ordinal=self._ordinal)
 
     def show(self, state: ViewState) -> None:

@@ -45,11 +45,9 @@ class TopologyScreen(TextScreen[None]):
         self._stop()
 
     def on_unmount(self) -> None:
-        """Stop reading."""
         self._stop()
 
     def show(self, state: ViewState) -> None:
-        """Draw what was read."""
         result = self.result
         lines, note = [line("Reading …")], ""
         if result is not None:

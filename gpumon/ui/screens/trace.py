@@ -78,11 +78,7 @@ class _FindField(Input):
 
 
 class TraceScreen(BaseScreen[None]):
-    """One trace, or those of the ranks of a job.
-
-    Args:
-        traces: The traces.
-    """
+    """One trace, or those of the ranks of a job."""
 
     PAGE: ClassVar[str] = "docs/traces.md"
     LEGEND: ClassVar[str] = """\

@@ -19,11 +19,7 @@ from gpumon.ui.screens.probe_question import ask_for_probe
 
 
 class WhyScreen(TextScreen[None]):
-    """Observes a process of this host again and again while it is the screen in front.
-
-    Args:
-        pid: The process.
-    """
+    """Observes a process of this host again and again while it is the screen in front."""
 
     PAGE: ClassVar[str] = "docs/why.md"
     TAB: ClassVar[str] = "Processes"
@@ -53,11 +49,9 @@ class WhyScreen(TextScreen[None]):
             self._start(is_tracing=False)
 
     def on_screen_suspend(self) -> None:
-        """Stop to observe it."""
         self._stop.set()
 
     def on_unmount(self) -> None:
-        """Stop to observe it."""
         self._stop.set()
 
     def show(self, state: ViewState) -> None:

@@ -31,12 +31,7 @@ _START_HELP: Final = "Starts the workload. gpumon asks first if the GPU is in us
 
 
 class WorkloadForm(ViewScreen[int]):
-    """Asks for everything that a start needs; the result is the number of runs that it has requested.
-
-    Args:
-        workload: The workload.
-        state: The newest state.
-    """
+    """Asks for everything that a start needs; the result is the number of runs that it has requested."""
 
     PAGE: ClassVar[str] = "docs/workloads.md"
     TAB: ClassVar[str] = "Workloads"

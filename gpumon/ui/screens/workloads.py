@@ -82,7 +82,6 @@ class WorkloadsScreen(ViewScreen[None]):
         self.post_message(WorkloadsRefreshRequested())
 
     def show(self, state: ViewState) -> None:
-        """Draw the tables."""
         self._state = state
         running = state.workloads.running_count
         self.show_title("Workloads", f"{running} running" if running else "")

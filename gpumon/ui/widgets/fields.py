@@ -15,13 +15,7 @@ from gpumon.workload_runs.parameters import ParameterKind, WorkloadParameter
 
 
 class Choice(Static, can_focus=True):
-    """One of several words, all of which are visible.
-
-    Args:
-        choices: The words.
-        chosen: The chosen one.
-        id: The widget's id.
-    """
+    """One of several words, all of which are visible."""
 
     BINDINGS: ClassVar[Bindings] = [
         key("choice.open", "Change", "Next choice", "turn"),
@@ -52,12 +46,7 @@ class Choice(Static, can_focus=True):
 
 
 class Tick(Static, can_focus=True):
-    """A box to tick, with a label.
-
-    Args:
-        label: The label.
-        id: The widget's id.
-    """
+    """A box to tick, with a label."""
 
     BINDINGS: ClassVar[Bindings] = [
         key("tick.open", "Select", "Select, or clear", "turn"),
@@ -80,7 +69,6 @@ class Tick(Static, can_focus=True):
         self._draw()
 
     def show(self, label: str) -> None:
-        """Show another label."""
         self._label = label
         self._draw()
 
