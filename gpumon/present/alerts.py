@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from gpumon.core.model import DeviceState
-from gpumon.core.units import MISSING, age_text, counted, duration_text, time_of_day_text
+from gpumon.core.units import MISSING, age_text, counted, duration_text, number_text, time_of_day_text
 from gpumon.health.alerts import (
     ALERT_RULES,
     OUT_OF_MEMORY,
@@ -169,30 +169,23 @@ def _shaded(text: Callable[[AlertRow], str]) -> Callable[[AlertRow, int], Span]:
     return cell
 
 
-def _index(row: AlertRow) -> str:
-    return MISSING if row.alert.device_index is None else str(row.alert.device_index)
-
-
-def _since(row: AlertRow) -> str:
-    return time_of_day_text(row.alert.since_seconds) if row.alert.since_seconds else MISSING
-
-
 def _ended(row: AlertRow, _: int) -> Span:
     seconds = row.ended_ago_seconds
     return Span("" if seconds is None else f"{duration_text(seconds)} ago", Role.DIM)
 
 
-def _sort_severity(row: AlertRow) -> float:
-    """The worst first, and alerts that have ended last."""
-    return row.alert.severity.rank if row.ended_ago_seconds is None else len(Severity)
-
-
 ALERT_COLUMNS: Final[tuple[Column[AlertRow], ...]] = columns(
     "alerts",
     {
-        "severity": Cells(_severity, _sort_severity),
-        "gpu": Cells(_shaded(_index), lambda row: row.alert.device_index),
-        "since": Cells(_shaded(_since), lambda row: row.alert.since_seconds or None),
+        # The worst first, and alerts that have ended last.
+        "severity": Cells(
+            _severity, lambda row: row.alert.severity.rank if row.ended_ago_seconds is None else len(Severity)
+        ),
+        "gpu": Cells(_shaded(lambda row: number_text(row.alert.device_index)), lambda row: row.alert.device_index),
+        "since": Cells(
+            _shaded(lambda row: time_of_day_text(row.alert.since_seconds) if row.alert.since_seconds else MISSING),
+            lambda row: row.alert.since_seconds or None,
+        ),
         "duration": Cells(_shaded(lambda row: age_text(row.lasted_seconds)), lambda row: row.lasted_seconds),
         "ended": Cells(_ended, lambda row: row.ended_ago_seconds),
         "what": Cells(

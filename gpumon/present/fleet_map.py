@@ -13,7 +13,7 @@ from gpumon.present.heat_map import MapMode
 from gpumon.present.metric_style import load_role
 from gpumon.present.paint.columns import Cells, columns, names, numbers
 from gpumon.present.paint.line import Line, Role, Span, clipped, merged
-from gpumon.present.paint.sparkline import BLOCKS
+from gpumon.present.paint.sparkline import block
 from gpumon.present.paint.table import Column
 
 _FOUND: Final = "!"
@@ -60,15 +60,12 @@ def map_rows(report: FleetReport, metric: FleetMetric) -> Sequence[MapRow]:
     """A row for each host, in the order of the metric."""
     hosts = report.hosts
     if metric is FleetMetric.IDLE:
-        hosts = sorted(hosts, key=lambda host: (not host.positions, -_idle_share(host)))
+        idle = {host.name: 1 - host.totals.busy / len(host.positions) for host in hosts if host.totals.busy is not None}
+        hosts = sorted(hosts, key=lambda host: (not host.positions, -idle.get(host.name, 0.0)))
     cells = max((len(host.positions) for host in hosts), default=1)
     power = report.snapshot.values.get(POWER, ())
     highest = max((value for value in power if not isnan(value)), default=0.0)
     return [MapRow(host, report, metric, cells, highest) for host in hosts]
-
-
-def _idle_share(host: FleetGroup) -> float:
-    return 0.0 if host.totals.busy is None else 1 - host.totals.busy / len(host.positions)
 
 
 def _gpus(row: MapRow, width: int) -> Line:
@@ -81,7 +78,7 @@ def _gpus(row: MapRow, width: int) -> Line:
     for position in row.host.positions[: max(1, width // cell)]:
         percent, text = _READERS[row.metric](row, position)
         role = Role.DIM if percent is None else load_role(percent)
-        glyph = MISSING if percent is None else _ZERO if percent < 1 else _block(percent)
+        glyph = MISSING if percent is None else _ZERO if percent < 1 else block(percent)
         kinds = {finding.kind for finding in findings.get(position, ())}
         if kinds:
             role = Role.ERROR if FindingKind.XID in kinds else Role.WARNING
@@ -95,10 +92,6 @@ def _cell(mark: str, glyph: str, text: str, width: int) -> str:
     if width == 1:
         return mark or glyph
     return f"{mark or ' '}{glyph * (width - 1)}" if width > 2 else f"{mark or glyph}{glyph}"
-
-
-def _block(percent: float) -> str:
-    return BLOCKS[max(0, min(len(BLOCKS) - 1, int(percent / 100 * len(BLOCKS))))]
 
 
 _Reading = tuple[float | None, str]

@@ -80,10 +80,6 @@ def _group_role(role: Role) -> Callable[[FleetGroup], Role]:
     return lambda row: role if row.positions else Role.ERROR
 
 
-def _found_text(row: FleetGroup) -> str:
-    return (f"! {row.findings}" if row.findings else "") if row.positions else "! silent"
-
-
 _GROUP_NAME: Final = names(lambda row: row.name, _group_role(Role.PLAIN))
 _REQUESTED: Final[Cells[FleetGroup]] = numbers(lambda row: row.requested, count_text, Span)
 _GROUP_CELLS: Final[Mapping[str, Cells[FleetGroup]]] = {
@@ -104,7 +100,10 @@ _GROUP_CELLS: Final[Mapping[str, Cells[FleetGroup]]] = {
     "users": names(lambda row: " ".join(row.users)),
     "model": names(lambda row: short_product_name(row.model)),
     "age": numbers(lambda row: row.age_seconds, age_text, Span),
-    "found": names(_found_text, _group_role(Role.WARNING)),
+    "found": names(
+        lambda row: "! silent" if not row.positions else f"! {row.findings}" if row.findings else "",
+        _group_role(Role.WARNING),
+    ),
 }
 """Columns of hosts, jobs and users."""
 FLEET_HOST_COLUMNS: Final = columns("fleet-hosts", _GROUP_CELLS)

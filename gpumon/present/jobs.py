@@ -44,18 +44,13 @@ def jobs_title(reports: Sequence[TrainingJobReport]) -> tuple[str, str]:
     """The title of the screen, and details for its right side."""
     ranks = sum(report.running_ranks for report in reports)
     counts = [(state, sum(report.state is state for report in reports)) for state in _ATTENTION]
-    details = [f"{count} {_words(state)}" for state, count in counts if count]
+    details = [f"{count} {_STATE_TEXTS[state].partition(' ')[2]}" for state, count in counts if count]
     return f"{counted(len(reports), 'job')}, {counted(ranks, 'rank')} on this host", ", ".join(details)
 
 
 def no_jobs_text(view: ViewState) -> str:
     """What stands in the place of the rows if there are none."""
     return _NO_JOBS if view.jobs.is_read else _NOT_READ
-
-
-def job_key(report: TrainingJobReport) -> str:
-    """Identifies a job over time."""
-    return report.key
 
 
 def headline_lines(report: TrainingJobReport | None, width: int, height: int) -> list[Line]:
@@ -93,10 +88,6 @@ def job_title(report: TrainingJobReport) -> tuple[str, str]:
         f"{report.name} of {report.user}:{launcher} {report.short_id}",
         f"{step}{_ranks_text(report)} {'rank' if _ranks_text(report) == '1' else 'ranks'}",
     )
-
-
-def _words(state: TrainingJobState) -> str:
-    return _STATE_TEXTS[state].partition(" ")[2]
 
 
 def _ranks_text(report: TrainingJobReport) -> str:

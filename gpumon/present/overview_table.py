@@ -144,11 +144,6 @@ def _history_heading(label: str) -> Callable[[int], str]:
     return lambda width: f"{label} {age_text(width * BUCKET_SECONDS)}"
 
 
-def _sort_owner(row: DeviceRow) -> str:
-    """Free GPUs first, then by user and program."""
-    return "" if row.owner.is_free else f"{row.owner.user} {row.owner.program}"
-
-
 def _owner(row: DeviceRow, width: int) -> Line:
     return owner_spans(row.owner, row.user_width, width)
 
@@ -202,7 +197,8 @@ OVERVIEW_COLUMNS: Final[tuple[Column[DeviceRow], ...]] = columns(
         },
         "util-history": Cells(_history, heading=_history_heading("Last")),
         "memory-history": Cells(_memory_history, heading=_history_heading("Memory")),
-        "owner": Cells(_owner, _sort_owner),
+        # Free GPUs first, then by user and program.
+        "owner": Cells(_owner, lambda row: "" if row.owner.is_free else f"{row.owner.user} {row.owner.program}"),
     },
 )
 """Columns of the overview, those that fit."""

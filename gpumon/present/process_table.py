@@ -83,7 +83,10 @@ def process_rows(
     for device in frame.devices if scope is None else (scope,):
         processes = sorted(device.processes or (), key=lambda process: (-_rounded(process.memory_bytes), process.pid))
         owners = _owners(device, probes)
-        rows += [_process_row(device, process, owners.get(process.pid)) for process in processes]
+        for process in processes:
+            owner = owners.get(process.pid)
+            reported = (None, None) if owner is None else (owner.statistics, owner.training)
+            rows.append(ProcessRow(device, process, torch=reported[0], training=reported[1]))
         if is_unattributed(device):
             rows.append(ProcessRow(device, None))
     return rows + _unread_rows(frame)
@@ -99,12 +102,6 @@ def _owners(device: Device, probes: Mapping[int, Probe]) -> dict[int, Owner]:
     """What the probes report of the processes on a device, by the PID in the driver's list."""
     owners = owners_of(device, probes).owners if probes else ()
     return {owner.process.pid: owner for owner in owners if owner.process is not None}
-
-
-def _process_row(device: Device, process: Process, owner: Owner | None) -> ProcessRow:
-    if owner is None:
-        return ProcessRow(device, process)
-    return ProcessRow(device, process, torch=owner.statistics, training=owner.training)
 
 
 def _unread_rows(frame: Frame) -> list[ProcessRow]:
@@ -194,10 +191,6 @@ def _rounded(memory: int | None) -> int:
     return -1 if memory is None else memory >> 30
 
 
-def _kinds(row: ProcessRow, _: int) -> Span:
-    return Span("?" if row.process is None else "".join(_KIND_LETTERS[kind] for kind in row.process.kinds))
-
-
 def _memory(row: ProcessRow, _: int) -> Span:
     if row.process is None:
         return Span(bytes_text(row.device.get("memory_unattributed_bytes")), Role.WARNING)
@@ -230,10 +223,6 @@ def _command(row: ProcessRow, _: int) -> Span:
     return Span(without_interpreter(row.process.command))
 
 
-def _sort_index(row: ProcessRow) -> float | None:
-    return None if row.unread is not None else device_position(row.device)
-
-
 def _of_process(value: Callable[[Process], ValueT | None]) -> Callable[[ProcessRow], ValueT | None]:
     """A value of the process, None for a row without one."""
     return lambda row: None if row.process is None else value(row.process)
@@ -259,12 +248,16 @@ def _command_text(row: ProcessRow) -> str:
 
 
 PROCESS_CELLS: Final[Mapping[str, Cells[ProcessRow]]] = {
-    "gpu": Cells(lambda row, _: Span(row.device.label), _sort_index),
+    "gpu": Cells(
+        lambda row, _: Span(row.device.label), lambda row: None if row.unread else device_position(row.device)
+    ),
     "pid": _numbers(lambda process: process.pid),
     "user": Cells(
         lambda row, _: Span((row.process and row.process.user) or MISSING), _of_process(lambda process: process.user)
     ),
-    "type": Cells(_kinds),
+    "type": Cells(
+        lambda row, _: Span("".join(_KIND_LETTERS[kind] for kind in row.process.kinds) if row.process else "?")
+    ),
     "sm": _numbers(lambda process: process.sm_percent),
     "memory": Cells(_memory, _sort_memory),
     "share": Cells(_memory_bar, _memory_percent),

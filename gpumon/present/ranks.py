@@ -18,11 +18,6 @@ _SIZES: Final = {
 """Bytes of an element by PyTorch's name of its type, as the flight recorder writes it."""
 
 
-def rank_key(rank: RankReport) -> str:
-    """Identifies a rank of a job over time."""
-    return rank.key
-
-
 def _size_text(collective: RecordedCollective) -> str:
     """The size of the input of a collective, in bytes where the type is known, else its shapes."""
     total = 0
@@ -66,10 +61,6 @@ def _collective_text(rank: RankReport) -> str:
     return MISSING if collective is None else f"{collective.name} #{collective.sequence}"
 
 
-def _collective_size(rank: RankReport) -> str:
-    return MISSING if rank.collective is None else _size_text(rank.collective) or MISSING
-
-
 RANK_COLUMNS: Final[tuple[Column[RankReport], ...]] = columns(
     "ranks",
     {
@@ -87,7 +78,7 @@ RANK_COLUMNS: Final[tuple[Column[RankReport], ...]] = columns(
             lambda rank, _: dim_if_missing(_collective_text(rank)),
             lambda rank: None if rank.collective is None else rank.collective.sequence,
         ),
-        "size": Cells(lambda rank, _: dim_if_missing(_collective_size(rank))),
+        "size": Cells(lambda rank, _: dim_if_missing((rank.collective and _size_text(rank.collective)) or MISSING)),
         "group": names(_group_text, missing=MISSING),
         "state": Cells(lambda rank, _: _rank_state_span(rank), lambda rank: rank.state or None),
         "since": numbers(lambda rank: rank.since_seconds, duration_text),

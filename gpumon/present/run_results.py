@@ -58,10 +58,6 @@ def result_lines(run: WorkloadRun, width: int) -> list[Line]:
     return lines
 
 
-def _limit_text(row: ResultRow) -> str:
-    return "" if row.item.limit is None else row.item.metric.text(row.item.limit)
-
-
 def _share_text(row: ResultRow) -> str:
     share = row.item.share_of_limit
     return "" if share is None else share_text(share)
@@ -72,7 +68,7 @@ RESULT_COLUMNS: Final[tuple[Column[ResultRow], ...]] = columns(
     {
         "metric": names(lambda row: row.item.metric.label),
         "value": names(lambda row: row.item.text),
-        "limit": names(_limit_text),
+        "limit": names(lambda row: "" if row.item.limit is None else row.item.metric.text(row.item.limit)),
         "of-limit": names(_share_text),
         "repeats": names(lambda row: str(row.item.repetitions)),
         "change": names(lambda row: "" if row.change is None else change_text(row.change.share)),
@@ -98,16 +94,14 @@ def timing_lines(timings: Mapping[str, tuple[float, float]], width: int) -> list
     return [section_heading(plain(headings(columns)), width), *(line(" ", *row_line(columns, row)) for row in rows)]
 
 
-def _speedup_text(row: TimingRow) -> str:
-    return MISSING if row.host_seconds <= 0 else f"{row.device_seconds / row.host_seconds:.3g} x"
-
-
 TIMING_COLUMNS: Final[tuple[Column[TimingRow], ...]] = columns(
     "timings",
     {
         "timed": names(lambda row: row.name),
         "call-returned": names(lambda row: short_time_text(row.host_seconds)),
         "device-done": names(lambda row: short_time_text(row.device_seconds)),
-        "looks-faster-by": names(_speedup_text),
+        "looks-faster-by": names(
+            lambda row: MISSING if row.host_seconds <= 0 else f"{row.device_seconds / row.host_seconds:.3g} x"
+        ),
     },
 )

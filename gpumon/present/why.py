@@ -21,7 +21,8 @@ _MAX_REPORTS: Final = 4
 
 def why_lines(report: WhyReport, width: int) -> Iterator[Line]:
     """All lines of a report."""
-    yield line(Span(clipped(f"{_who(report)}  {report.command}", width), Role.HEADING))
+    rank = "" if report.rank is None else f" rank {report.rank}"
+    yield line(Span(clipped(f"PID {report.pid}{rank}  {report.command}", width), Role.HEADING))
     yield from run_lines(report, width)
     yield line("")
     yield from why_verdict_lines(report, width)
@@ -86,10 +87,6 @@ def progress_text(progress: ExaminationProgress) -> str:
     if progress.total_seconds is None:
         return f"{progress.stage} {progress.seconds:.0f} s"
     return f"{progress.stage} {progress.seconds:.0f} of {progress.total_seconds:.0f} s"
-
-
-def _who(report: WhyReport) -> str:
-    return f"PID {report.pid}" if report.rank is None else f"PID {report.pid} rank {report.rank}"
 
 
 def _account_title(report: WhyReport) -> str:

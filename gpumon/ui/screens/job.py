@@ -12,7 +12,7 @@ from gpumon.core.model import Frame
 from gpumon.core.units import file_stamp
 from gpumon.operations.training_jobs.report import THIS_HOST, RankReport, TrainingJobReport
 from gpumon.present.jobs import evidence_lines, headline_lines, job_title
-from gpumon.present.ranks import RANK_COLUMNS, rank_key
+from gpumon.present.ranks import RANK_COLUMNS
 from gpumon.session.app_session import Demand
 from gpumon.session.view_state import ViewState
 from gpumon.ui.keymap import Bindings, key
@@ -50,7 +50,7 @@ class JobScreen(ViewScreen[None]):
         super().__init__()
         self._report = report
         self._state: ViewState | None = None
-        self._table = TableView[RankReport](LineTable(id="ranks"), rank_key)
+        self._table = TableView[RankReport](LineTable(id="ranks"), lambda rank: rank.key)
 
     def compose(self) -> ComposeResult:
         yield from self.compose_top("title", "headline")

@@ -6,7 +6,7 @@ from textual import on
 from textual.app import ComposeResult
 
 from gpumon.operations.training_jobs.report import TrainingJobReport
-from gpumon.present.jobs import JOB_COLUMNS, headline_lines, job_key, jobs_title, no_jobs_text
+from gpumon.present.jobs import JOB_COLUMNS, headline_lines, jobs_title, no_jobs_text
 from gpumon.session.app_session import Demand
 from gpumon.session.view_state import ViewState
 from gpumon.ui.screens.base import ViewScreen
@@ -32,7 +32,7 @@ class JobsScreen(ViewScreen[None]):
     def __init__(self) -> None:
         super().__init__()
         self._state: ViewState | None = None
-        self._table = TableView[TrainingJobReport](LineTable(id="jobs"), job_key)
+        self._table = TableView[TrainingJobReport](LineTable(id="jobs"), lambda report: report.key)
 
     def compose(self) -> ComposeResult:
         yield from self.compose_top("title")
