@@ -21,7 +21,7 @@ from gpumon.cli.options import (
     screen_options,
 )
 from gpumon.cli.output import print_json
-from gpumon.cli.screen import show
+from gpumon.cli.screen import has_screen, show
 from gpumon.core.problems import ExitCode
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def gpumon(  # noqa: PLR0917 - click passes them by name
     if context.invoked_subcommand is not None:
         context.default_map = {context.invoked_subcommand: command_defaults(context, context.invoked_subcommand)}
         return
-    if not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb"}:
+    if not has_screen(reads_keys=False):
         from gpumon.cli.status import status  # late, as all commands
 
         context.invoke(status)
@@ -238,8 +238,8 @@ gpumon.commands.update(
     explain="explain:explain",
     exporter="exporter:exporter",
     fleet="fleet:fleet",
-    hang="hang:hang",
-    job="job:job",
+    hang="jobs:hang",
+    job="jobs:job",
     jobs="jobs:jobs",
     man="shell_support:man",
     memory="host_reports:memory",

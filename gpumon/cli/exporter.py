@@ -48,9 +48,6 @@ def _host_and_port(address: str) -> tuple[str, int]:
     return host or "0.0.0.0", int(port)  # noqa: S104 - only if the user leaves the address out, as in ":19440"
 
 
-_FILE: Final = click.Path(path_type=Path, dir_okay=False)
-
-
 @click.command(short_help="Serve this host's values to Prometheus.")
 @click.option(
     "--listen",

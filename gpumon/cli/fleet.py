@@ -1,7 +1,5 @@
 """`gpumon fleet`: the GPUs of many hosts, from Prometheus or through ssh."""
 
-import os
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -9,7 +7,7 @@ import click
 from gpumon.cli.fleet_source import SOURCE_MISSING, fleet_source, given_options, read_source, source_options
 from gpumon.cli.options import debug_option, history_option, options, screen_options
 from gpumon.cli.output import print_json
-from gpumon.cli.screen import show
+from gpumon.cli.screen import has_screen, show
 from gpumon.core.problems import CommandError, ExitCode
 from gpumon.core.units import counted
 
@@ -38,7 +36,7 @@ def fleet(context: click.Context, /, as_json: bool, usage: float | None, **optio
     source = fleet_source(given_options(context, options))
     if source is None:
         raise click.UsageError(SOURCE_MISSING, context)
-    if as_json or not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb"}:
+    if as_json or not has_screen(reads_keys=False):
         _print(source, usage, as_json=as_json)
         return
     from gpumon.streams.live import LiveStream

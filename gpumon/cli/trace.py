@@ -8,19 +8,21 @@ from typing import Final
 
 import click
 
-from gpumon.cli.attaching import attach_options, chosen_target, require_probes, slower_allowed
-from gpumon.cli.group import appearance
+from gpumon.cli.attaching import (
+    attach_options,
+    chosen_target,
+    default_path,
+    path_of,
+    require_probes,
+    save,
+    slower_allowed,
+)
 from gpumon.cli.options import debug_option, options, screen_options
 from gpumon.cli.output import print_json, print_lines, report_width
-from gpumon.cli.recorded import default_path, path_of, save
-from gpumon.cli.snapshot import has_screen
+from gpumon.cli.screen import has_screen, show_files
 from gpumon.core.problems import CommandError, ExitCode
 
 _DEFAULT_WIDTH: Final = 110
-_DEFAULT_TOP: Final = 10
-_MAX_TOP: Final = 2_000
-_MIN_SECONDS: Final = 0.2
-_MAX_SECONDS: Final = 10.0
 _HINT: Final = "Open it with gpumon trace or in ui.perfetto.dev."
 
 
@@ -68,14 +70,7 @@ def trace(  # noqa: PLR0917 - click passes them by name
         files = _record(ranks, seconds, output)
     if as_json or critical or not has_screen():
         return _print(files, as_json=as_json, top=top, is_critical=critical)
-    from gpumon.ui import terminal
-
-    terminal.require()
-    terminal.set_textual_defaults()
-    from gpumon.ui.viewer_app import trace_app
-
-    app = trace_app(files, theme, appearance().palettes())
-    return terminal.run(app, app.stop_reading, mouse=mouse)
+    return show_files("trace", files, theme, mouse=mouse)
 
 
 def _record(pids: tuple[int, ...], seconds: float, output: Path | None) -> tuple[Path, ...]:

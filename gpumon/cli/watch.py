@@ -26,8 +26,6 @@ _RECORDER_VARIABLES: Final = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_S
 """Set its size since PyTorch 2.8, and before; a newer PyTorch calls the older name deprecated, on stderr."""
 _DUMP_VARIABLES: Final = ("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE")
 """Where the watchdog writes the flight recorder, before and since PyTorch 2.9."""
-_TIMEOUT_SECONDS: Final = 60.0
-_MAX_SECONDS: Final = 3600.0
 _IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
 
 

@@ -34,8 +34,6 @@ ALERTS_HINT: Final = "→ 6 shows what to do"
 """Where the alerts screen is, which says what to do about a GPU that does not respond."""
 _PERCENT_CELLS: Final = 5
 _MEMORY_CELLS: Final = 11
-_GIB: Final = 1 << 30
-_MIN_DECIMAL_GIB: Final = 9.95
 _IDENTITY: Final = frozenset({"gpu", "name"})
 """Columns that a device keeps when it does not respond."""
 _AFTER_STATE: Final = frozenset({"util-history", "memory-history"})
