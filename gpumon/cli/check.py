@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from gpumon.cli.options import debug_option, json_option
+from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json
 
 
@@ -45,17 +45,7 @@ class NagiosCommand(click.Command):
 
 
 @click.command(cls=NagiosCommand, short_help="Check whether this node may take a job.")
-@click.option("--level", "-r", type=click.IntRange(1, 2), default=1, show_default=True, help="How much is checked.")
-@click.option(
-    "--expect-gpus", type=click.IntRange(0), metavar="COUNT", help="Critical unless this number of GPUs responds."
-)
-@click.option(
-    "--expect-model", default="", metavar="TEXT", help="Critical unless every GPU has this in its name, such as H200."
-)
-@click.option("--ignore", multiple=True, metavar="ID", help="Leave a check out, such as gpu.mig; may be repeated.")
-@click.option("--force", is_flag=True, help="At level 2, run workloads on GPUs that are in use, too.")
-@click.option("--python", metavar="PATH", help="At level 2, the interpreter that has torch.")
-@json_option("check")
+@options("check")
 @debug_option
 def check(  # noqa: PLR0917 - click passes them by name
     level: int,

@@ -4,13 +4,13 @@ import sys
 
 import click
 
-from gpumon.cli.options import debug_option, read_only_option
+from gpumon.cli.options import debug_option, options, read_only_option
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 
 
 @click.command("empty-cache", short_help="Have a process empty its PyTorch cache.")
 @click.argument("pid", type=click.IntRange(1))
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@options("empty-cache")
 @read_only_option
 @debug_option
 def empty_cache(pid: int, yes: bool, read_only: bool) -> int:

@@ -4,21 +4,14 @@ from pathlib import Path
 
 import click
 
-from gpumon.cli.options import NumberRange, debug_option, json_option
+from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 
 
 @click.command(short_help="Write a report of a run, from a recording.")
 @click.argument("path", metavar="RECORDING|DIR", type=click.Path(path_type=Path))
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="FOLDER",
-    help="Where to write report.html, report.md and report.json.  [default: DIR, or RECORDING with -report]",
-)
-@click.option("--markdown", "as_markdown", is_flag=True, envvar="GPUMON_REPORT_MARKDOWN", help="Print Markdown only.")
-@json_option("report", "Print one JSON document only; missing values are null.")
+@options("report")
 @debug_option
 def report(path: Path, output: Path | None, as_markdown: bool, as_json: bool) -> None:
     """Write a report of a run: one HTML page that loads nothing, the same as Markdown, and as JSON.
@@ -50,23 +43,7 @@ def report(path: Path, output: Path | None, as_markdown: bool, as_json: bool) ->
 @click.command(short_help="Compare two runs, and fail if one is worse.")
 @click.argument("base", metavar="BASE", type=click.Path(path_type=Path))
 @click.argument("new", metavar="NEW", type=click.Path(path_type=Path))
-@click.option(
-    "--fail-if",
-    "conditions",
-    multiple=True,
-    metavar="CONDITION",
-    envvar="GPUMON_COMPARE_FAIL_IF",
-    help="Such as 'step_time > +5%'; also peak_memory, energy, gpu_hours, useful_share. Can be repeated.",
-)
-@click.option(
-    "--confidence",
-    type=NumberRange(50, 99.9),
-    default=95.0,
-    show_default=True,
-    metavar="PERCENT",
-    help="Of the intervals.",
-)
-@json_option("compare", "Print one JSON document; missing values are null.")
+@options("compare")
 @debug_option
 def compare(base: Path, new: Path, conditions: tuple[str, ...], confidence: float, as_json: bool) -> int:
     """Compare NEW with BASE: folders of gpumon watch --report, files report.json, or recordings.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from gpumon.cli.attaching import attach_options, chosen_target, load_missing_probes, slower_allowed
-from gpumon.cli.options import Seconds, debug_option, json_option
+from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json, print_lines, report_width
 from gpumon.core.problems import CommandError, ExitCode
 
@@ -20,16 +20,8 @@ _MAX_WIDTH: Final = 140
 
 @click.command(short_help="Explain why a training run is slow.")
 @click.argument("target", required=False)
-@click.option(
-    "--seconds",
-    type=Seconds(1, 30),
-    metavar="DURATION",
-    help="How long to observe the process.  [default: 12, longer for slow steps]",
-)
-@click.option("--job", is_flag=True, help="Compare all ranks on this host of the job that a PID belongs to.")
-@click.option("--no-trace", is_flag=True, help="Only observe.")
+@options("why")
 @attach_options
-@json_option("why")
 @debug_option
 def why(  # noqa: PLR0917 - click passes them by name
     target: str | None,

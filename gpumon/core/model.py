@@ -313,6 +313,10 @@ class Frame:
         """The devices without MIG devices, so that nothing is counted twice."""
         return tuple(device for device in self.devices if device.instance is None)
 
+    def device(self, key: str | None) -> Device | None:
+        """The device with a key, or None."""
+        return next((device for device in self.devices if device.key == key), None)
+
     def is_fresh(self, device: Device) -> bool:
         """Whether the readings of a device are current: the device responds and was read in the latest sweep."""
         limit = 1.5 * self.interval_seconds + (self.sweep.seconds or 0.0)

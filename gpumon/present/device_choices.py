@@ -59,13 +59,8 @@ def _unusable(device: Device, label: str) -> DeviceChoice:
     if device.state is DeviceState.OK and is_split(device):
         refusal = f"MIG is enabled on GPU {device.label}: choose one of its instances."
         return DeviceChoice(device.key, f"{label}  MIG enabled", None, refusal)
-    return DeviceChoice(
-        device.key, f"{label}  {device.state.value}", None, f"GPU {device.label} is {_state_text(device)}."
-    )
-
-
-def _state_text(device: Device) -> str:
-    return "not usable: its UUID is unknown" if device.state is DeviceState.OK else device.state.value
+    state = "not usable: its UUID is unknown" if device.state is DeviceState.OK else device.state.value
+    return DeviceChoice(device.key, f"{label}  {device.state.value}", None, f"GPU {device.label} is {state}.")
 
 
 def cpu_choice(workload: WorkloadInfo, runs: Collection[WorkloadRun]) -> DeviceChoice:

@@ -69,12 +69,7 @@ class ChartGrid(NamedTuple):
 
 
 def chart_grid(width: int, height: int) -> ChartGrid:
-    """The arrangement of the charts.
-
-    Args:
-        width: Cells of a line.
-        height: Lines of the screen.
-    """
+    """The arrangement of the charts."""
     across = 2 if width >= _MIN_TWO_COLUMNS else 1
     rows = min(_MAX_ROWS, int(height * _CHART_SHARE) // (len(ProcessSeries._fields) // across) - 1)
     return ChartGrid(across, (width - 1) // across, rows if rows >= _MIN_ROWS else 0)

@@ -20,13 +20,9 @@ _MAX_REPORTS: Final = 4
 
 
 def why_lines(report: WhyReport, width: int) -> Iterator[Line]:
-    """All lines of a report.
-
-    Args:
-        report: The report.
-        width: Cells of a line.
-    """
-    yield line(Span(clipped(f"{_who(report)}  {report.command}", width), Role.HEADING))
+    """All lines of a report."""
+    rank = "" if report.evidence.rank is None else f" rank {report.evidence.rank}"
+    yield line(Span(clipped(f"PID {report.pid}{rank}  {report.command}", width), Role.HEADING))
     yield from run_lines(report, width)
     yield line("")
     yield from why_verdict_lines(report, width)
@@ -93,10 +89,6 @@ def progress_text(progress: ExaminationProgress) -> str:
     return f"{progress.stage} {progress.seconds:.0f} of {progress.total_seconds:.0f} s"
 
 
-def _who(report: WhyReport) -> str:
-    return f"PID {report.pid}" if report.evidence.rank is None else f"PID {report.pid} rank {report.evidence.rank}"
-
-
 def _account_title(report: WhyReport) -> str:
     source = "from a trace" if TRACE in report.stages else "from samples of the main thread"
     if not report.evidence.account.has_steps:
@@ -132,12 +124,7 @@ def _part_line(part: StepPart, width: int) -> Line:
 
 
 def job_lines(report: JobWhyReport, width: int) -> Iterator[Line]:
-    """All lines of a report on a job; the complete reports are those of the straggler and of a few ranks.
-
-    Args:
-        report: The report.
-        width: Cells of a line.
-    """
+    """All lines of a report on a job; the complete reports are those of the straggler and of a few ranks."""
     yield line(Span(f"{len(report.ranks)} ranks", Role.HEADING))
     longest = max(rank.evidence.account.step_seconds for rank in report.ranks)
     straggler = report.straggler

@@ -264,7 +264,7 @@ def test_thresholds_that_make_no_sense_are_refused(table: dict[str, object], wor
 # What every alert needs
 
 
-def alert_ids() -> set[str]:
+def alert_ids() -> frozenset[str]:
     """The IDs of all alerts of devices, but those of Xids."""
     return FAULT_REASONS | ALERT_TEXTS.keys() - {"throttled", "xid", OUT_OF_MEMORY, JOB_HANGS}
 

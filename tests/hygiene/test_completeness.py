@@ -84,7 +84,7 @@ def test_a_probe_sends_the_statistics_that_gpumon_reads() -> None:
         ('meminfo"', {"core/procfs", "operations/doctor/bundle"}),
         ("cpu.max", {"core/control_groups"}),
         ("signal.Signals(", {"core/units"}),
-        ("get_terminal_size((", {"cli/output", "cli/explain", "cli/jobs", "cli/run_output", "present/text/status"}),
+        ("get_terminal_size((", {"cli/output", "cli/explain", "cli/run_output", "present/text/status"}),
     ],
 )
 def test_a_fact_has_one_home(text: str, homes: set[str]) -> None:

@@ -230,7 +230,7 @@ def _add(rows: dict[tuple[str, str], UsageRow], labels: Mapping[str, str], value
     job = safe_text(labels.get("hpc_job", "") or pod_of(labels), _MAX_LABEL)
     row = rows.get((user, job), UsageRow(user, job))
     field = "energy_joules" if part == "energy" else f"{part}_hours"
-    rows[user, job] = row._replace(**{field: (getattr(row, field) or 0.0) + value})
+    rows[user, job] = UsageRow(**(row._asdict() | {field: (getattr(row, field) or 0.0) + value}))
 
 
 def _series(exporter: Exporter, metric_id: str, match: str) -> tuple[str, float]:

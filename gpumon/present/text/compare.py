@@ -1,6 +1,7 @@
 """The output of ``gpumon compare``: values side by side, and what differs in the environments."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from gpumon.core.units import MISSING, bytes_text, number_text, percent_text, short_time_text
@@ -8,6 +9,12 @@ from gpumon.operations.run_report.document import STEP_TIME, ComparedValue
 from gpumon.present.paint.cell_table import CellColumn, cell_table
 from gpumon.present.paint.line import plain
 from gpumon.present.report.sections import ReportTable, table
+
+_WRITE: Final[Mapping[str, Callable[[float | None], str]]] = {
+    STEP_TIME: short_time_text,
+    "peak_memory": bytes_text,
+    "useful_share": lambda share: percent_text(None if share is None else 100 * share),
+}
 
 
 def compare_lines(
@@ -41,21 +48,10 @@ def compare_lines(
 
 def _row(item: ComparedValue) -> dict[str, str]:
     """A row; a value is written in its unit."""
-    write = _WRITE.get(item.name, _number)
+    write = _WRITE.get(item.name, partial(number_text, decimals=3))
     change = "" if item.change is None else f"{item.change:+.1%}"
     values = {"base": write(item.base), "new": write(item.new), "change": change}
     return {"name": item.name, **values, "interval": _interval(item), "verdict": item.verdict}
-
-
-def _number(value: float | None) -> str:
-    return number_text(value, 3)
-
-
-def _percent(share: float | None) -> str:
-    return percent_text(None if share is None else 100 * share)
-
-
-_WRITE: Final = {STEP_TIME: short_time_text, "peak_memory": bytes_text, "useful_share": _percent}
 
 
 def _interval(item: ComparedValue) -> str:

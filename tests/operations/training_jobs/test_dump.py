@@ -32,7 +32,7 @@ REPORT = parse_report(report_json([FakeRank(0, 28540, "10.20.30.40")]))
 
 @pytest.fixture
 def sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    reading = JobsReading((HANGING,), True, {HANGING.key: (EVIDENCE,)}, {HANGING.key: RasAnswer(REPORT, 1.0)})
+    reading = JobsReading((HANGING,), True, {HANGING.key: (EVIDENCE,)}, {HANGING.key: RasAnswer(REPORT)})
     stacks = {28543: (ThreadStack("pin_memory", False, (FRAME,)),)}
     monkeypatch.setattr(dump, "sample_jobs", lambda *, wants_stacks: JobsSample(reading, None, (), stacks))
 
