@@ -41,7 +41,8 @@ def from_json(kind: type[RecordT], raw: object) -> RecordT:
         TypeError: A field has the wrong type, or a required one is missing.
         ValueError: A text is no value of its enumeration.
     """
-    record: RecordT = _reader(kind)(raw)
+    hint: Any = kind
+    record: RecordT = _reader(hint)(raw)
     return record
 
 
