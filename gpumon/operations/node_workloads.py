@@ -9,7 +9,7 @@ from gpumon.core.problems import CommandError
 from gpumon.health.checks import Check, CheckResult, skip
 from gpumon.health.doctor.check import gpus_text
 from gpumon.health.doctor.siblings import performance
-from gpumon.operations.other_processes import OtherProcess
+from gpumon.operations.gpu_processes import OtherProcess
 from gpumon.operations.runs import FRAME_SECONDS, HeadlessRuns
 from gpumon.operations.workload import WorkloadRun
 from gpumon.streams.live import LiveStream
@@ -24,9 +24,6 @@ _NO_GPU_FREE: Final = "Every GPU is in use; --force runs workloads on them never
 
 class _Silent:
     """Prints nothing, and lets a workload start where the user has forced it, or where no other process is.
-
-    Args:
-        force: Whether workloads may start next to other processes.
 
     Attributes:
         refused: The workloads that did not start, because a process had come to their GPU.
@@ -55,11 +52,7 @@ def measured(
 ) -> Iterator[Check]:
     """The checks that need workloads, in turn.
 
-    Args:
-        frame: The GPUs.
-        workloads: Parameters by name of the workload.
-        force: Whether GPUs that are in use are used, too.
-        python: The interpreter that has torch, or None to search for one.
+    ``force`` uses GPUs that are in use, too.
     """
     usable = [
         device
