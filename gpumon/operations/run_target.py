@@ -5,6 +5,8 @@ from typing import Final, NamedTuple
 
 from gpumon.core.model import Device, DeviceState, Switch
 
+VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
+
 
 class RunTarget(NamedTuple):
     """A device that a workload runs on.
@@ -53,4 +55,4 @@ def gpu_target(device: Device, devices: Sequence[Device]) -> RunTarget | None:
         and not is_split(other)
     ]
     visible = ",".join([device.uuid, *(others if device.instance is None else ())])
-    return RunTarget(device.key, f"GPU {device.label}", "cuda:0", {"CUDA_VISIBLE_DEVICES": visible})
+    return RunTarget(device.key, f"GPU {device.label}", "cuda:0", {VISIBLE: visible})
