@@ -77,7 +77,7 @@ def wait(  # noqa: PLR0917 - click passes them by name
     if pid is not None:
         sentence = waiting.wait_for_process(pid, deadline)
     else:
-        from gpumon.operations.frame_source import live_frames
+        from gpumon.operations.one_shot import live_frames
 
         with live_frames(interval) as source:
             watch = waiting.GpuWatch(gpu or "", conditions, duration)

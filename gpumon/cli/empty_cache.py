@@ -23,8 +23,8 @@ def empty_cache(pid: int, yes: bool, read_only: bool) -> int:
             ProblemCode.NO_PERMISSION, "gpumon is read-only.", "Remove --read-only or GPUMON_READ_ONLY."
         )
     from gpumon.operations import empty_cache as emptying
+    from gpumon.operations.gpu_processes import Owner
     from gpumon.operations.recorded_file import connected_watcher
-    from gpumon.operations.torch_processes import Owner
     from gpumon.present.process_questions import cache_question
 
     with connected_watcher((pid,)) as watcher:

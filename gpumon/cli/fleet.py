@@ -68,9 +68,9 @@ def _print(source: "FleetSource", usage_seconds: float | None, *, as_json: bool)
     from gpumon.fleet.settings import FleetSettings
     from gpumon.fleet.slurm_queue import has_slurm, read_queue
     from gpumon.operations.fleet.document import fleet_document, usage_document
+    from gpumon.operations.fleet.queries import read_usage, with_users
     from gpumon.operations.fleet.report import FleetReport
-    from gpumon.operations.fleet.slurm_join import SlurmJoin
-    from gpumon.operations.fleet.usage import read_usage, with_users
+    from gpumon.operations.fleet.slurm import SlurmJoin
     from gpumon.present.fleet import summary_lines
 
     if usage_seconds is not None and not isinstance(source, FleetSettings):

@@ -26,7 +26,7 @@ def hang(files: tuple[Path, ...], as_json: bool) -> int:
 
     report = report_hang(files)
     if as_json:
-        from gpumon.operations.hang_files.document import hang_document
+        from gpumon.operations.hang_files.report import hang_document
 
         print_json(hang_document(report))
     else:

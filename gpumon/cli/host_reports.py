@@ -53,7 +53,7 @@ def memory(pid: str | None, attach: bool, load_probe: str, as_json: bool) -> Non
         require_probes(chosen_target(pid), attach=attach, policy=load_probe)
     sample = sample_with_probes()
     if as_json:
-        from gpumon.operations.memory_document import memory_document
+        from gpumon.operations.status import memory_document
 
         print_json(memory_document(*sample))
     elif sample.frame.devices:

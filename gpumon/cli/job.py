@@ -28,7 +28,7 @@ def job(context: click.Context, /, job_id: str, as_json: bool, **options: Any) -
     if not _JOB_ID.fullmatch(job_id):
         raise click.UsageError(f"{job_id!r} is not the id of a job, such as 4711 or 4711_3.", context)
     from gpumon.operations.fleet.scheduler_job import JobReport, job_document, job_report, local_snapshot
-    from gpumon.operations.fleet.slurm_lookup import look_up
+    from gpumon.operations.fleet.slurm import look_up
     from gpumon.present.text.job import job_lines
 
     source = fleet_source(given_options(context, options))

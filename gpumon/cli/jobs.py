@@ -44,7 +44,7 @@ def jobs(hosts: str | None, dump: Path | None, as_json: bool) -> int:
         return _dump(dump)
     if hosts is not None:
         return _show_hosts(hosts, as_json=as_json)
-    from gpumon.operations.training_jobs.sample import sample_jobs
+    from gpumon.operations.training_jobs.watcher import sample_jobs
 
     sample = sample_jobs()
     return _show(sample.reading.reports, sample.problems, as_json=as_json)
@@ -77,7 +77,7 @@ def _dump(folder: Path) -> int:
 def _show(reports: "Sequence[TrainingJobReport]", problems: Sequence[Problem], *, as_json: bool) -> int:
     """Print the jobs; returns the exit code."""
     if as_json:
-        from gpumon.operations.training_jobs.document import jobs_document
+        from gpumon.operations.training_jobs.report import jobs_document
 
         print_json(jobs_document(reports, os.uname().nodename, problems))
     else:

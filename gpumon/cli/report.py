@@ -75,7 +75,7 @@ def compare(base: Path, new: Path, conditions: tuple[str, ...], confidence: floa
 
     Exits with 0; with --fail-if, 1 if a condition is shown to hold, and 4 if that is undecided.
     """
-    from gpumon.operations.run_report.compare import compare_reports, differences, parse_condition
+    from gpumon.operations.run_report.document import compare_reports, differences, parse_condition
     from gpumon.operations.run_report.journal import load_report
 
     parsed = [parse_condition(text) for text in conditions]

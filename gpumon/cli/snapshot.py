@@ -126,8 +126,7 @@ def _is_confirmed(pid: int, seconds: float) -> bool:
 
 def _record(pid: int, seconds: float, output: Path | None) -> Path:
     """Have a process write a snapshot; return the file."""
-    from gpumon.operations.record_snapshot import MAX_SECONDS, record_snapshot
-    from gpumon.operations.recorded_file import connected_watcher, refuse_existing
+    from gpumon.operations.recorded_file import MAX_SECONDS, connected_watcher, record_snapshot, refuse_existing
 
     if seconds > MAX_SECONDS:
         raise click.UsageError(f"--record takes up to {MAX_SECONDS:.0f} s.")
@@ -146,7 +145,7 @@ def has_screen() -> bool:
 
 def _print(file: Path, file2: Path | None, *, as_json: bool, top: int, perfetto: Path | None) -> int:
     from gpumon.core.file_reader import read_to_end
-    from gpumon.snapshots import perfetto as trace
+    from gpumon.snapshots import documents as trace
     from gpumon.snapshots.reader import SnapshotReader
 
     if perfetto is not None:

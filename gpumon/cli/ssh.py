@@ -29,7 +29,7 @@ def ssh(host: str, interval: float, as_json: bool, history: float, theme: str, m
 
     if not as_json and sys.stdout.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}:
         show(RemoteStream(host, interval), theme, mouse, history, is_read_only=True)
-    from gpumon.operations.frame_source import live_frames
+    from gpumon.operations.one_shot import live_frames
 
     with live_frames(interval, lambda seconds: RemoteStream(host, seconds)) as source:
         frame = next(source.frames())

@@ -77,7 +77,7 @@ def _samples(interval: float | None, *, on_demand: bool, has_probes: bool) -> "I
         no_probes = HostSample(sample_frame(on_demand=on_demand), {}) if not has_probes else None
         yield no_probes or sample_with_probes(on_demand=on_demand)
         return
-    from gpumon.operations.frame_source import live_frames
+    from gpumon.operations.one_shot import live_frames
 
     with live_frames(interval) as source:
         for frame in source.frames():

@@ -122,8 +122,7 @@ def _record(pids: tuple[int, ...], seconds: float, output: Path | None) -> tuple
     Raises:
         CommandError: One of them has no usable trace. Those of the others are written.
     """
-    from gpumon.operations.record_trace import record_traces
-    from gpumon.operations.recorded_file import connected_watcher, refuse_existing
+    from gpumon.operations.recorded_file import connected_watcher, record_traces, refuse_existing
 
     outputs = [default_path("trace", pid, ".json.gz") if output is None else output for pid in pids]
     if output is not None and len(pids) > 1:

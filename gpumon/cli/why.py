@@ -13,7 +13,7 @@ from gpumon.core.problems import CommandError, ExitCode
 
 if TYPE_CHECKING:
     from gpumon.operations.why.examination import ExaminationProgress, WhyReport
-    from gpumon.operations.why.job import JobWhyReport
+    from gpumon.operations.why.processes import JobWhyReport
 
 _MAX_WIDTH: Final = 140
 
@@ -78,9 +78,8 @@ def _examine(
     pids: "tuple[int, ...]", seconds: float | None, *, is_shown: bool, is_outside: bool, traces: bool
 ) -> "WhyReport | JobWhyReport":
     from gpumon.operations.why.examination import Listener
-    from gpumon.operations.why.job import examine_job
     from gpumon.operations.why.outside import examine_outside
-    from gpumon.operations.why.trace import examine_process
+    from gpumon.operations.why.processes import examine_job, examine_process
     from gpumon.probe.client import ProbeWatcher
 
     show_progress = _show_progress if is_shown else _show_nothing

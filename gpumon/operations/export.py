@@ -67,12 +67,7 @@ def parse_metrics(names: str | None) -> list[str]:
 def export(file: Path, metrics: Sequence[str], start: StartTime | None, out: TextIO, *, as_json: bool) -> None:
     """Write a recording as CSV, or as one JSON line per GPU and sample.
 
-    Args:
-        file: The recording; ``-`` is standard input.
-        metrics: Names of the metrics, one column each.
-        start: Where to start, or None for the complete recording.
-        out: The file to write to.
-        as_json: Whether to write JSON lines.
+    The file ``-`` is standard input.
 
     Raises:
         CommandError: The recording cannot be read.

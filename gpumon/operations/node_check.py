@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from gpumon.core.model import DeviceState, Frame
 from gpumon.health.checks import Check, Status, verdict
 from gpumon.health.doctor.facts import ANYTHING, Expected
-from gpumon.health.doctor.node import NODE_CHECKS, NODE_CHECKS_WITH_CUDA, NODE_WORKLOADS
+from gpumon.health.doctor.rules import NODE_CHECKS, NODE_CHECKS_WITH_CUDA, NODE_WORKLOADS
 from gpumon.operations.doctor.examination import DoctorOptions, Examination
 from gpumon.operations.doctor.files import SYSTEM_ROOT
 

@@ -9,10 +9,10 @@ from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.problems import CommandError
 from gpumon.health.checks import Check, CheckResult, skip
 from gpumon.health.doctor.check import gpus_text
-from gpumon.health.doctor.node import NodeWorkload
+from gpumon.health.doctor.rules import NodeWorkload
 from gpumon.health.doctor.siblings import performance
-from gpumon.operations.other_processes import OtherProcess
-from gpumon.operations.run_target import VISIBLE
+from gpumon.operations.device_selection import VISIBLE
+from gpumon.operations.gpu_processes import OtherProcess
 from gpumon.operations.runs import FRAME_SECONDS, HeadlessRuns
 from gpumon.operations.workload import WorkloadRun
 from gpumon.streams.live import LiveStream
@@ -34,9 +34,6 @@ _NO_TIME: Final = "Too little time is left for it; choose a longer --max-time."
 
 class _Silent:
     """Prints nothing, and lets a workload start where the user has forced it, or where no other process is.
-
-    Args:
-        force: Whether workloads may start next to other processes.
 
     Attributes:
         refused: The workloads that did not start, because a process had come to their GPU.

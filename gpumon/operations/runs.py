@@ -12,9 +12,8 @@ from typing import Final, Protocol
 from gpumon.core.model import Device, Frame
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
-from gpumon.operations.device_selection import select_devices
-from gpumon.operations.other_processes import OtherProcess
-from gpumon.operations.run_target import CPU, VISIBLE, RunTarget, gpu_target, is_split
+from gpumon.operations.device_selection import CPU, VISIBLE, RunTarget, gpu_target, is_split, select_devices
+from gpumon.operations.gpu_processes import OtherProcess
 from gpumon.operations.workload import WorkloadRun, start_question
 from gpumon.streams.base import Stream, SupportsOnDemand
 from gpumon.workload_runs.protocol import RunEvent, VerdictKind
@@ -52,10 +51,7 @@ class RunOutput(Protocol):
 class HeadlessRuns:
     """Runs workloads to their end.
 
-    Args:
-        runs: What to run, each on its own device.
-        stream: Live frames of this host; closed at the end.
-        output: Prints events and asks for confirmation.
+    The stream is closed at the end.
     """
 
     def __init__(self, runs: Sequence[WorkloadRun], stream: Stream, output: RunOutput) -> None:
@@ -142,8 +138,7 @@ def has_driver() -> bool:
 def no_gpu_reason(read_devices: Callable[[], Sequence[Device]]) -> str:
     """Why CUDA cannot run on this host, in a sentence; empty where it can.
 
-    Args:
-        read_devices: Returns the devices of this host; not called where the driver is loaded, since it takes a moment.
+    ``read_devices`` is not called where the driver is loaded, since it takes a moment.
     """
     if has_driver() or read_devices():
         return ""
@@ -158,9 +153,7 @@ def no_gpu_reason(read_devices: Callable[[], Sequence[Device]]) -> str:
 def expand_devices(devices: Sequence[str], read_devices: Callable[[], Sequence[Device]]) -> list[RunTarget]:
     """The devices that the user means, each once, in CUDA's order.
 
-    Args:
-        devices: ``cpu``, ``cuda``, ``cuda:N`` or ``cuda:all``, or what `select_devices` reads.
-        read_devices: Returns the devices of this host; called only where that matters.
+    They are named by ``cpu``, ``cuda``, ``cuda:N`` or ``cuda:all``, or by what `select_devices` reads.
 
     Raises:
         CommandError: A device is invalid, or does not exist.

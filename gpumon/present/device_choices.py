@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from gpumon.core.model import Device, DeviceState
 from gpumon.core.units import bytes_text, counted
-from gpumon.operations.run_target import CPU, RunTarget, gpu_target, is_split
+from gpumon.operations.device_selection import CPU, RunTarget, gpu_target, is_split
 from gpumon.operations.workload import WorkloadRun, busy_reason
 from gpumon.present.device_table import shares_memory, short_name
 from gpumon.workload_runs.catalogue import WorkloadInfo

@@ -9,9 +9,8 @@ from gpumon.core.text import safe_text
 from gpumon.core.units import MISSING, age_text, bill_energy_text, bytes_text, counted, power_text, range_text
 from gpumon.fleet.model import FleetSnapshot
 from gpumon.fleet.settings import FleetSource, HostsSettings
-from gpumon.operations.fleet.promql import FleetList
+from gpumon.operations.fleet.queries import FleetList, UsageRow
 from gpumon.operations.fleet.report import FleetReport
-from gpumon.operations.fleet.usage import UsageRow
 from gpumon.present.fleet_tables import no_text, unsearched_column
 from gpumon.present.paint.columns import text_column
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, merged, width_of

@@ -5,9 +5,8 @@ from math import isnan
 from typing import Final, NamedTuple
 
 from gpumon.core.units import MISSING, age_text, percent_of, percent_text, power_text
-from gpumon.operations.fleet.findings import FindingKind
+from gpumon.operations.fleet.findings import POWER, TOTAL, USED, UTILIZATION, FindingKind
 from gpumon.operations.fleet.report import FleetGroup, FleetReport
-from gpumon.operations.fleet.totals import POWER, TOTAL, USED, UTILIZATION
 from gpumon.present.fleet_tables import unsearched_column
 from gpumon.present.heat_map import MapMode
 from gpumon.present.metric_style import load_role

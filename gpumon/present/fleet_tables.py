@@ -15,9 +15,8 @@ from gpumon.core.units import (
     power_text,
 )
 from gpumon.fleet.model import AGE, FleetGpu
-from gpumon.operations.fleet.findings import FindingKind, FleetFinding
+from gpumon.operations.fleet.findings import CLOCK, POWER, TOTAL, USED, UTILIZATION, FindingKind, FleetFinding
 from gpumon.operations.fleet.report import FleetGroup, FleetReport, job_of
-from gpumon.operations.fleet.totals import CLOCK, POWER, TOTAL, USED, UTILIZATION
 from gpumon.present.metric_style import load_role
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.columns import number_column, text_column

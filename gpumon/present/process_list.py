@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, cast
 
 from gpumon.core.model import Frame, Process
 from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text
-from gpumon.operations.process_origin import ProcessOrigin
+from gpumon.operations.process_details import ProcessOrigin
 from gpumon.present.device_owner import MIN_IDLE_SECONDS
 from gpumon.present.paint.columns import text_column
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, dim_if_missing, line

@@ -19,8 +19,8 @@ from gpumon.core.units import (
     percent_of,
     short_time_text,
 )
+from gpumon.operations.gpu_processes import Owner, owners_of
 from gpumon.operations.program_name import without_interpreter
-from gpumon.operations.torch_processes import Owner, owners_of
 from gpumon.present.device_table import device_position
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.columns import number_column

@@ -8,7 +8,7 @@ from gpumon.core.units import MISSING, counted, rate_text, short_time_text
 from gpumon.insight.bottlenecks.causes.other_ranks import wait_seconds, work_seconds
 from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, StepPart, StepShare
 from gpumon.operations.why.examination import OUTSIDE, TRACE, ExaminationProgress, WhyReport
-from gpumon.operations.why.job import JobWhyReport
+from gpumon.operations.why.processes import JobWhyReport
 from gpumon.present.account_rows import TIME_WIDTH, cause_lines, class_row, indented, verdict_lines
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line
@@ -43,7 +43,7 @@ def run_lines(report: WhyReport, width: int) -> Iterator[Line]:
     parts = [f"{counted(account.samples_count, 'sample')} of the main thread in {report.seconds:.1f} s"]
     if account.has_steps:
         parts = [
-            f"PyTorch {report.torch_version or MISSING}",
+            f"PyTorch {report.evidence.torch_version or MISSING}",
             f"{counted(account.steps_count, 'step')} in {report.seconds:.1f} s",
             f"median {short_time_text(account.step_seconds)}",
             f"mean {short_time_text(account.mean_seconds)}",
@@ -94,7 +94,7 @@ def progress_text(progress: ExaminationProgress) -> str:
 
 
 def _who(report: WhyReport) -> str:
-    return f"PID {report.pid}" if report.rank is None else f"PID {report.pid} rank {report.rank}"
+    return f"PID {report.pid}" if report.evidence.rank is None else f"PID {report.pid} rank {report.evidence.rank}"
 
 
 def _account_title(report: WhyReport) -> str:
@@ -143,8 +143,9 @@ def job_lines(report: JobWhyReport, width: int) -> Iterator[Line]:
     straggler = report.straggler
     for rank in report.ranks:
         account = rank.evidence.account
-        is_straggler = straggler is not None and rank.rank == straggler.rank
-        name = f"rank {rank.rank}" if rank.rank is not None else f"PID {rank.pid}"
+        number = rank.evidence.rank
+        is_straggler = straggler is not None and number == straggler.rank
+        name = f"rank {number}" if number is not None else f"PID {rank.pid}"
         work, waits = short_time_text(work_seconds(rank.evidence)), short_time_text(wait_seconds(rank.evidence))
         step = short_time_text(account.step_seconds) if account.has_steps else ""
         head = f" {name:<10} {step:>8} "
@@ -159,7 +160,7 @@ def job_lines(report: JobWhyReport, width: int) -> Iterator[Line]:
         yield line(" No rank is clearly slower than the others.")
     for pid, problem in report.problems.items():
         yield line(Span(clipped(f" PID {pid}: {problem}", width), Role.WARNING))
-    shown = sorted(report.ranks, key=lambda rank: straggler is None or rank.rank != straggler.rank)[:_MAX_REPORTS]
-    for rank in shown:
+    shown = sorted(report.ranks, key=lambda rank: straggler is None or rank.evidence.rank != straggler.rank)
+    for rank in shown[:_MAX_REPORTS]:
         yield line("")
         yield from why_lines(rank, width)

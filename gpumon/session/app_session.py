@@ -348,7 +348,7 @@ class AppSession:
             return recorded
         if not self._demand.jobs:
             return JobsState()
-        from gpumon.operations.training_jobs.frame_jobs import frame_jobs  # late: few sessions need it
+        from gpumon.operations.training_jobs.host_report import frame_jobs  # late: few sessions need it
 
         return JobsState(frame_jobs(frame), is_read=True)
 

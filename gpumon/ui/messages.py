@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from gpumon.core.model import Device, Process
     from gpumon.health.alerts import Alert
-    from gpumon.operations.run_target import RunTarget
-    from gpumon.operations.torch_processes import Owner
+    from gpumon.operations.device_selection import RunTarget
+    from gpumon.operations.gpu_processes import Owner
     from gpumon.operations.workload import WorkloadRun
     from gpumon.probe.messages import Probe, RequestKind
     from gpumon.workload_runs.catalogue import WorkloadInfo

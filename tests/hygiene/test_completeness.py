@@ -78,7 +78,7 @@ def test_a_probe_sends_the_statistics_that_gpumon_reads() -> None:
 @pytest.mark.parametrize(
     ("text", "homes"),
     [
-        ("json.dumps(", {"errors/index", "cli/config_command"}),
+        ("json.dumps(", {"cli/config_command"}),
         ('/stat"', {"core/procfs"}),
         ("SC_CLK_TCK", {"core/procfs"}),
         ('meminfo"', {"core/procfs", "operations/doctor/bundle"}),

@@ -14,7 +14,7 @@ from gpumon.core.model import Device, Frame, Process
 from gpumon.core.workload_metrics import Better, Measurement, WorkloadMetric
 from gpumon.health.checks import Check, Status, verdict
 from gpumon.health.doctor.facts import Expected
-from gpumon.health.doctor.node import NODE_WORKLOADS, NodeWorkload
+from gpumon.health.doctor.rules import NODE_WORKLOADS, NodeWorkload
 from gpumon.health.doctor.siblings import performance
 from gpumon.operations import node_workloads
 from gpumon.operations.node_check import NodeOptions, NodeResult, check_node, summary_line

@@ -9,13 +9,10 @@ from typing import Final
 from gpumon.core.model import Device
 from gpumon.core.units import bytes_text, counted
 from gpumon.core.workload_metrics import Better, Measurement
-from gpumon.health.alerts.links import LINK_FIX
+from gpumon.health.alerts.rule import ALERT_TEXTS
 from gpumon.health.checks import CheckResult, fail, ok, skip, warn
 from gpumon.health.doctor.check import DoctorCheck, Gpus, gpus_text, joined
 
-_NVLINK_FIX: Final = (
-    "Check nvidia-smi nvlink -s and, with NVSwitch, the fabric manager's log. Then reset the GPU or reboot."
-)
 _SETTINGS_FIX: Final = "Compare the settings with nvidia-smi -q, and give all GPUs the same ones."
 _MIN_SHARE: Final = 0.9
 """Healthy GPUs of one product differ by a few percent in a short run."""
@@ -37,9 +34,9 @@ def _switch(attribute: str) -> Callable[[Device], Value | None]:
 
 
 _COMPARED: Final[tuple[tuple[str, Callable[[Device], Value | None], Callable[[Value], str], str], ...]] = (
-    ("NVLink links up", _reading("nvlink_links_count"), "{:.0f}".format, _NVLINK_FIX),
-    ("PCIe lanes", _reading("pcie_width"), "x{:.0f}".format, LINK_FIX),
-    ("highest PCIe generation", _reading("pcie_generation_max"), "{:.0f}".format, LINK_FIX),
+    ("NVLink links up", _reading("nvlink_links_count"), "{:.0f}".format, ALERT_TEXTS["nvlink_down"].action),
+    ("PCIe lanes", _reading("pcie_width"), "x{:.0f}".format, ALERT_TEXTS["pcie_degraded"].action),
+    ("highest PCIe generation", _reading("pcie_generation_max"), "{:.0f}".format, ALERT_TEXTS["pcie_degraded"].action),
     ("power limit", _reading("power_limit_watts"), "{:.0f} W".format, _SETTINGS_FIX),
     ("memory", _reading("memory_total_bytes"), lambda value: bytes_text(float(value)), _SETTINGS_FIX),
     ("ECC", _switch("ecc_mode"), str, _SETTINGS_FIX),

@@ -250,9 +250,7 @@ def _rank_list(ranks: Iterable[int]) -> str:
 def _sentences(ranks: Sequence[RankEvidence], first: int | None = None) -> tuple[str, ...]:
     """One sentence for each rank, with what each source says of it.
 
-    Args:
-        ranks: The ranks.
-        first: The rank that is the reason, which comes first; None for none.
+    ``first`` is the rank that is the reason, which comes first; None for none.
     """
     ordered = sorted(ranks, key=lambda rank: (rank.rank != first, rank.rank))
     return tuple(_sentence(rank) for rank in ordered[:_MAX_SENTENCES])

@@ -6,7 +6,7 @@ from typing import Any, Final
 from gpumon.core.device_use import is_idle
 from gpumon.core.model import Device, Frame
 from gpumon.core.throttle_reasons import FAULT_REASONS, POWER_CAP
-from gpumon.operations.run_report.series import BoundedSeries
+from gpumon.operations.run_report.statistics import BoundedSeries
 
 _COUNTER_SECONDS: Final = 0.1
 """The driver updates the energy counter about every 100 ms, so its ends are known to that."""
@@ -89,8 +89,7 @@ class GpuUse:
     def document(self, end_seconds: float) -> dict[str, Any]:
         """What is reported of the GPU.
 
-        Args:
-            end_seconds: When the run ended, in monotonic seconds of the frames.
+        ``end_seconds`` is on the monotonic clock of the frames.
         """
         device = self._device
         means = {name: self._sums[name] / span for name, span in self._spans.items() if span}

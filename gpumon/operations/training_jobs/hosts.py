@@ -28,8 +28,14 @@ from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
 from gpumon.core.stacks import StackFrame
 from gpumon.core.text import safe_text
 from gpumon.insight.hangs import judge_hang
-from gpumon.operations.training_jobs.document import SCHEMA
-from gpumon.operations.training_jobs.report import EXITED, RankGpu, RankReport, TrainingJobReport, TrainingJobState
+from gpumon.operations.training_jobs.report import (
+    EXITED,
+    SCHEMA,
+    RankGpu,
+    RankReport,
+    TrainingJobReport,
+    TrainingJobState,
+)
 from gpumon.streams.remote.stream import SSH, SSH_FAILED, SshConnection, end_ssh, start_ssh
 
 READ_SECONDS: Final = 45.0
@@ -58,13 +64,7 @@ class HostJobs(NamedTuple):
 
 
 def read_hosts(hosts: Sequence[str], seconds: float = READ_SECONDS, ssh: Sequence[str] = SSH) -> list[HostJobs]:
-    """Read the jobs of all hosts at the same time.
-
-    Args:
-        hosts: As for ssh.
-        seconds: How long a host may take.
-        ssh: The program and its options; other ones in tests.
-    """
+    """Read the jobs of all hosts at the same time."""
     results = {host: HostJobs(host, problem=_problem(host, "could not be asked.")) for host in hosts}
 
     def read(host: str) -> None:
@@ -79,11 +79,7 @@ def read_hosts(hosts: Sequence[str], seconds: float = READ_SECONDS, ssh: Sequenc
 
 
 def merged_jobs(hosts: Sequence[HostJobs]) -> tuple[TrainingJobReport, ...]:
-    """The jobs of all hosts; the parts of one job on several hosts are one job.
-
-    Args:
-        hosts: The jobs of each host.
-    """
+    """The jobs of all hosts; the parts of one job on several hosts are one job."""
     parts: dict[tuple[str, ...], list[TrainingJobReport]] = {}
     for entry in hosts:
         for report in entry.reports:

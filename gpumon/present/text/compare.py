@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from gpumon.core.units import MISSING, bytes_text, number_text, percent_text, short_time_text
-from gpumon.operations.run_report.compare import STEP_TIME, ComparedValue
+from gpumon.operations.run_report.document import STEP_TIME, ComparedValue
 from gpumon.present.paint.cell_table import CellColumn, cell_table
 from gpumon.present.paint.line import plain
 from gpumon.present.report.sections import ReportTable, table

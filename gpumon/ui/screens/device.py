@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from gpumon.core.model import Device
 from gpumon.core.problems import CommandError
 from gpumon.core.store import DeviceHistory
-from gpumon.operations.save import Table, TimeRange, history_table, save
+from gpumon.operations.csv_table import Table, TimeRange, history_table, save
 from gpumon.present.chart_lines import axis_line, chart_lines, labels_width
 from gpumon.present.device import (
     DEFAULT_METRICS,

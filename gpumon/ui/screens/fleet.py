@@ -9,9 +9,17 @@ from textual.binding import Binding, BindingType
 
 from gpumon.fleet.settings import FleetSettings, HostsSettings
 from gpumon.operations.fleet.history import device_key
-from gpumon.operations.fleet.promql import FleetList, finding_query, list_query
+from gpumon.operations.fleet.queries import (
+    DEFAULT_SECONDS,
+    RANGES,
+    FleetList,
+    UsageRow,
+    finding_query,
+    list_query,
+    usage_query,
+    with_users,
+)
 from gpumon.operations.fleet.report import FleetGroup, FleetReport
-from gpumon.operations.fleet.usage import DEFAULT_SECONDS, RANGES, UsageRow, usage_query, with_users
 from gpumon.present.fleet import FLEET_USAGE_COLUMNS, empty_text, fleet_header, lacks_line, list_line, query_line
 from gpumon.present.fleet_map import FleetMetric, MapRow, map_columns, map_rows
 from gpumon.present.fleet_tables import (

@@ -11,7 +11,7 @@ from gpumon.core.model import Device, short_product_name
 from gpumon.core.problems import Problem
 from gpumon.health.alerts import OUT_OF_MEMORY, Alert
 from gpumon.operations.device_holders import Holders
-from gpumon.operations.torch_processes import Owner
+from gpumon.operations.gpu_processes import Owner
 from gpumon.operations.waterfall import Waterfall, waterfall
 from gpumon.present.chart_lines import axis_line, chart_lines
 from gpumon.present.device import tracks_of

@@ -11,7 +11,7 @@ from textual.containers import Horizontal
 from textual.widgets import Static
 
 from gpumon.core.model import Device, Frame, Process
-from gpumon.operations.torch_processes import largest_allocator
+from gpumon.operations.gpu_processes import largest_allocator
 from gpumon.present.device_table import DeviceRow, copied_text, device_rows, notable_state
 from gpumon.present.first_run import first_run_lines, tour_line
 from gpumon.present.header import banner

@@ -10,8 +10,7 @@ from textual.binding import Binding, BindingType
 
 from gpumon.core.model import Device, Process
 from gpumon.core.units import bytes_text
-from gpumon.operations.process_details import ProcessDetails, read_details
-from gpumon.operations.process_origin import ProcessOrigin
+from gpumon.operations.process_details import ProcessDetails, ProcessOrigin, read_details
 from gpumon.present.entries import LABEL_WIDTH, VALUE_WIDTH, Entry, process_entries
 from gpumon.present.paint.line import Line
 from gpumon.present.process_details import (

@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from gpumon.core.holes import SegmentLayout
 from gpumon.core.model import Device
 from gpumon.core.units import duration_text, short_time_text
-from gpumon.operations.torch_processes import Owner
+from gpumon.operations.gpu_processes import Owner
 from gpumon.present.paint.line import Line, Role, Span, cut, line
 from gpumon.present.paint.table import LazyRow, TableRow
 from gpumon.present.probe_text import waiting_text, who_text

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from gpumon.core.problems import CommandError, Problem
 from gpumon.operations.why.examination import ExaminationProgress, Listener, WhyReport
 from gpumon.operations.why.outside import examine_outside
-from gpumon.operations.why.trace import examine_process
+from gpumon.operations.why.processes import examine_process
 from gpumon.present.paint.line import Line, Role, Span, line
 from gpumon.present.paint.table import TableRow
 from gpumon.present.top_line import title_line

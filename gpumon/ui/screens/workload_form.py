@@ -9,7 +9,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, Input, Static
 
 from gpumon.core.problems import Problem
-from gpumon.operations.run_target import CPU, RunTarget
+from gpumon.operations.device_selection import CPU, RunTarget
 from gpumon.present.device_choices import cpu_choice, gpu_choices
 from gpumon.present.top_line import title_line
 from gpumon.session.view_state import ViewState

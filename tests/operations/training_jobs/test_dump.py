@@ -13,8 +13,7 @@ from gpumon.core.stacks import StackFrame, ThreadStack
 from gpumon.distributed.ras_poller import RasAnswer
 from gpumon.distributed.ras_report import parse_report
 from gpumon.operations.training_jobs import dump
-from gpumon.operations.training_jobs.sample import JobsSample
-from gpumon.operations.training_jobs.watcher import JobsReading
+from gpumon.operations.training_jobs.watcher import JobsReading, JobsSample
 from tests import builders
 from tests.distributed.ras_server import FakeRank, report_json
 from tests.training_jobs import HANGING, collective

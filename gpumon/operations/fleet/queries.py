@@ -1,19 +1,123 @@
-"""GPU-hours and energy of users and jobs over a time range, added up by Prometheus."""
+"""The PromQL of each list, to copy into Prometheus, Grafana or an alert rule; and the usage that Prometheus adds up."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from typing import Final, NamedTuple
 
-from gpumon.core.device_use import IDLE_PERCENT
+from gpumon.core.device_use import HELD_BYTES, IDLE_PERCENT, LOADED_PERCENT
 from gpumon.core.problems import Problem
 from gpumon.core.text import safe_text
-from gpumon.fleet.exporters import GPUMON, PODS, Exporter, pod_of
-from gpumon.fleet.model import FleetError
-from gpumon.fleet.query import PART, selector
+from gpumon.fleet.exporters import DCGM, EXPORTERS, GPUMON, PODS, Exporter, pod_of
+from gpumon.fleet.model import IDLE_SECONDS, FleetError
+from gpumon.fleet.query import MIG_LABEL, PART, idle_query, selector, silent_query, xid_query
 from gpumon.fleet.settings import FleetSettings
 from gpumon.fleet.slurm import SlurmJob
-from gpumon.operations.fleet.promql import PROCESSES, job_labels, used_exporters
-from gpumon.operations.fleet.totals import POWER, UTILIZATION
+from gpumon.operations.fleet.findings import (
+    CLOCK,
+    LAGGING_SECONDS,
+    POWER,
+    SLOW_CLOCK_SHARE,
+    SLOW_SHARE,
+    USED,
+    UTILIZATION,
+    FindingKind,
+)
+
+PROCESSES: Final = "gpumon_process_gpu_memory_bytes"
+"""The metric of gpumon's exporter that names users."""
+
+
+class FleetList(Enum):
+    """A list of the screen; the value is its name for the user."""
+
+    MAP = "Map"
+    HOSTS = "Hosts"
+    GPUS = "GPUs"
+    JOBS = "Jobs"
+    USERS = "Users"
+    FINDINGS = "Findings"
+    USAGE = "Usage"
+
+
+def list_query(kind: FleetList, exporters: Iterable[str], match: str = "") -> str:
+    """The PromQL that lists what a list shows, except `FleetList.USAGE`."""
+    used = used_exporters(exporters)
+    if kind is FleetList.FINDINGS:
+        return silent_query(match)
+    if kind is FleetList.USERS:
+        return f"count by (user) (count by (uuid, user) ({selector(match, PROCESSES)}))"
+    return " or ".join(_utilization(exporter, kind, match) for exporter in used)
+
+
+def finding_query(
+    kind: FindingKind, exporters: Iterable[str], match: str = "", idle_seconds: float = IDLE_SECONDS
+) -> str:
+    """The PromQL that finds what a finding reports, with the GPUs' own labels where it is about GPUs."""
+    if kind in {FindingKind.SILENT, FindingKind.LOST}:
+        return silent_query(match)
+    if kind is FindingKind.XID:
+        return xid_query(match)
+    queries = []
+    for exporter in used_exporters(exporters):
+        utilization = selector(match, exporter.primary)
+        identity = _listed(*exporter.uuids, MIG_LABEL)
+        busy = f"{utilization} >= {LOADED_PERCENT / exporter.metrics[exporter.primary].factor:g}"
+        if kind is FindingKind.IDLE:
+            name, factor = _source(exporter, USED)
+            held = f"{selector(match, name)} >= {HELD_BYTES / factor:.0f}"
+            queries.append(f"{held} and on ({identity}) ({idle_query(exporter, match, idle_seconds)})")
+        elif kind is FindingKind.SLOW_CLOCK:
+            clock = f"({selector(match, _source(exporter, CLOCK)[0])} and on ({identity}) ({busy}))"
+            models = _listed(*exporter.models)
+            usual = f"quantile by ({models}) (0.5, {clock})"
+            queries.append(f"{clock} < on ({models}) group_left () ({SLOW_CLOCK_SHARE} * {usual})")
+        elif kind is FindingKind.SLOW_IN_JOB:
+            if exporter.jobs:
+                jobs = _listed(*exporter.jobs)
+                named = selector(_and(match, f'{exporter.jobs[0]}!=""'), exporter.primary)
+                queries.append(
+                    f"{named} < on ({jobs}) group_left () ({SLOW_SHARE} * quantile by ({jobs}) (0.5, {named}))"
+                )
+        else:
+            queries.append(f"time() - timestamp({utilization}) > {LAGGING_SECONDS:.0f}")
+    return " or ".join(queries)
+
+
+def used_exporters(names: Iterable[str]) -> Sequence[Exporter]:
+    """The exporters with these names; dcgm-exporter if there is none."""
+    return [exporter for exporter in EXPORTERS if exporter.name in set(names)] or [DCGM]
+
+
+def job_labels(exporter: Exporter) -> Sequence[str]:
+    """Labels that name the job and the pod of a GPU."""
+    return (*exporter.jobs, *PODS)
+
+
+def _utilization(exporter: Exporter, kind: FleetList, match: str) -> str:
+    utilization = selector(match, exporter.primary)
+    if kind in {FleetList.MAP, FleetList.HOSTS}:
+        return f"avg by ({_listed('instance', *exporter.hosts)}) ({utilization})"
+    if kind is FleetList.JOBS:
+        if exporter is GPUMON:
+            labels = _listed("hpc_job", *PODS)
+            return f"count by ({labels}) (count by (uuid, {labels}) ({selector(match, PROCESSES)}))"
+        return f"count by ({_listed(*job_labels(exporter))}) ({utilization})"
+    return utilization
+
+
+def _source(exporter: Exporter, metric_id: str) -> tuple[str, float]:
+    """The name of a metric, and its factor."""
+    return next((name, metric.factor) for name, metric in exporter.metrics.items() if metric.id == metric_id)
+
+
+def _and(*matchers: str) -> str:
+    return ",".join(filter(None, matchers))
+
+
+def _listed(*labels: str) -> str:
+    return ", ".join(dict.fromkeys(labels))
+
 
 DEFAULT_SECONDS: Final = 86_400.0
 RANGES: Final = (3600.0, 6 * 3600.0, DEFAULT_SECONDS, 7 * DEFAULT_SECONDS)
@@ -71,13 +175,7 @@ class FleetUsage(NamedTuple):
 
 
 def usage_query(exporters: Iterable[str], seconds: float = DEFAULT_SECONDS, match: str = "") -> str:
-    """The PromQL of the usage: GPU-hours in the parts ``active``, ``low`` and ``idle``, and joules.
-
-    Args:
-        exporters: Names of the exporters that report GPUs.
-        seconds: Length of the range.
-        match: Further label matchers of every metric.
-    """
+    """The PromQL of the usage: GPU-hours in the parts ``active``, ``low`` and ``idle``, and joules."""
     step = usage_step(seconds)
     window = f"[{seconds:.0f}s:{step:.0f}s]"
     parts = []
@@ -102,13 +200,7 @@ def usage_step(seconds: float) -> float:
 
 
 def read_usage(settings: FleetSettings, exporters: Iterable[str], seconds: float = DEFAULT_SECONDS) -> FleetUsage:
-    """Let Prometheus add up the usage.
-
-    Args:
-        settings: How to reach Prometheus.
-        exporters: Names of the exporters that report GPUs.
-        seconds: Length of the range.
-    """
+    """Let Prometheus add up the usage."""
     from gpumon.fleet.prometheus import Prometheus  # late: few sessions read Prometheus
 
     rows: dict[tuple[str, str], UsageRow] = {}
@@ -137,15 +229,8 @@ def _add(rows: dict[tuple[str, str], UsageRow], labels: Mapping[str, str], value
     user = safe_text(labels.get("user", ""), _MAX_LABEL)
     job = safe_text(labels.get("hpc_job", "") or pod_of(labels), _MAX_LABEL)
     row = rows.get((user, job), UsageRow(user, job))
-    if part == "active":
-        row = row._replace(active_hours=row.active_hours + value)
-    elif part == "low":
-        row = row._replace(low_hours=row.low_hours + value)
-    elif part == "idle":
-        row = row._replace(idle_hours=row.idle_hours + value)
-    else:
-        row = row._replace(energy_joules=(row.energy_joules or 0.0) + value)
-    rows[user, job] = row
+    field = "energy_joules" if part == "energy" else f"{part}_hours"
+    rows[user, job] = row._replace(**{field: (getattr(row, field) or 0.0) + value})
 
 
 def _series(exporter: Exporter, metric_id: str, match: str) -> tuple[str, float]:

@@ -1,12 +1,15 @@
-"""A job of Slurm by its id: from the queue, with the indexes of its GPUs, or from the accounting database."""
+"""Jobs of Slurm: one by its id, from the queue or the accounting database, and the queue joined with a fleet."""
 
-from collections.abc import Callable, Sequence
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple, TypeVar
 
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
-from gpumon.fleet.model import FleetError
+from gpumon.fleet.model import FleetError, FleetGpu, FleetSnapshot
 from gpumon.fleet.slurm import SlurmJob, lacks_indexes, read_details, read_jobs, with_indexes
 from gpumon.fleet.slurm_accounting import JobAccount, read_accounts
+from gpumon.fleet.slurm_queue import SlurmQueue
 
 FoundT = TypeVar("FoundT")
 _NO_SUCH_JOB: Final = "invalid job id"
@@ -66,3 +69,47 @@ def _asked(read: Callable[[str], list[FoundT]], job_id: str) -> tuple[list[Found
 
 def _is_unknown_job(refusal: Problem) -> bool:
     return _NO_SUCH_JOB in refusal.reason.lower()
+
+
+def short_name(host: str) -> str:
+    """The name of a host without user, domain and port, in lower case; addresses stay whole."""
+    name = host.rpartition("@")[2].lower()
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return name.partition(".")[0].partition(":")[0]
+    return name
+
+
+class SlurmJoin:
+    """Joins one queue with snapshots, whose GPUs are often the same.
+
+    Attributes:
+        queue: The queue.
+        jobs: Its jobs by their ids.
+    """
+
+    def __init__(self, queue: SlurmQueue) -> None:
+        self.queue = queue
+        self.jobs: Mapping[str, SlurmJob] = {job.id: job for job in queue.jobs}
+        self._by_gpu = {(short_name(host), str(index)): job for job in queue.jobs for host, index in job.gpus}
+        self._names: dict[str, str] = {}
+        """Short names of hosts."""
+        self._plain: tuple[FleetGpu, ...] = ()
+        self._joined: tuple[FleetGpu, ...] = ()
+
+    def joined(self, snapshot: FleetSnapshot) -> FleetSnapshot:
+        """The snapshot, whose GPUs name the job that has them, and its user."""
+        if not self._by_gpu:
+            return snapshot
+        if snapshot.gpus is not self._plain:
+            self._plain, self._joined = snapshot.gpus, tuple(map(self._with_job, snapshot.gpus))
+        return replace(snapshot, gpus=self._joined)
+
+    def _with_job(self, gpu: FleetGpu) -> FleetGpu:
+        """The GPU with its job. Slurm counts MIG devices in its own way, so that their labels are no indexes."""
+        name = self._names.get(gpu.host)
+        if name is None:
+            name = self._names[gpu.host] = short_name(gpu.host)
+        job = self._by_gpu.get((name, gpu.label))
+        return gpu if job is None else gpu._replace(user=job.user or gpu.user, job=job.id)

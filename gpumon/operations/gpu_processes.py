@@ -1,4 +1,4 @@
-"""Matches the processes that NVML lists with the probes: which process is which, and which allocator is a GPU's.
+"""The processes on a GPU: those that NVML lists, matched with the probes, and those next to a workload.
 
 NVML and gpumon usually see a process under the same PID. In a container without the host's PID namespace they do not;
 there only a single possible match counts as one, and a note says so.
@@ -8,16 +8,59 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpumon.core.device_use import is_much_unattributed
 from gpumon.core.model import Device, Process, same_uuid
+from gpumon.core.problems import ProblemCode
 from gpumon.core.units import bytes_text
-from gpumon.operations.other_processes import is_unseen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from gpumon.core.allocator import AllocatorStatistics
+    from gpumon.core.model import Frame
     from gpumon.core.steps import StepProgress
     from gpumon.probe.messages import Probe
+
+
+class OtherProcess(NamedTuple):
+    """A process on a GPU that is not one of gpumon's workloads.
+
+    Attributes:
+        device: The GPU.
+        process: The process, or None for memory that no visible process holds.
+        memory_bytes: Device memory that it holds, or None where the driver does not report it.
+    """
+
+    device: Device
+    process: Process | None
+    memory_bytes: float | None
+
+
+def other_processes_on(
+    devices: Iterable[Device], before: Frame | None, own_pids: Collection[int | None]
+) -> Iterator[OtherProcess]:
+    """Processes on the devices, without gpumon's own workloads.
+
+    In a container the driver reports PIDs of another PID namespace, also for the workload itself. Therefore a process
+    that /proc does not show counts only if the driver listed it before the workload started.
+    ``before`` is a frame from before the workload had a CUDA context, or None.
+    """
+    earlier = {} if before is None else {device.key: device for device in before.devices}
+    for device in devices:
+        first = earlier.get(device.key)
+        known_pids = {process.pid for process in first.processes or ()} if first is not None else None
+        for process in device.processes or ():
+            is_new = known_pids is not None and process.pid not in known_pids
+            if process.pid not in own_pids and not (is_new and is_unseen(process)):
+                yield OtherProcess(device, process, process.memory_bytes)
+        if first is not None and is_much_unattributed(first):
+            yield OtherProcess(device, None, first.get("memory_unattributed_bytes"))
+
+
+def is_unseen(process: Process) -> bool:
+    """Whether /proc does not show a process that the driver lists: it runs in another PID namespace, or has ended."""
+    problem = process.problems.get("command")
+    return problem is not None and problem.code is ProblemCode.PROCESS_NOT_VISIBLE
 
 
 class Owner(NamedTuple):
@@ -62,9 +105,7 @@ class GpuOwners(NamedTuple):
 def owners_of(device: Device, probes: Mapping[int, Probe]) -> GpuOwners:
     """The processes that hold memory of a GPU.
 
-    Args:
-        device: The GPU, or a MIG instance.
-        probes: All known probes, by PID as gpumon sees it; disconnected ones do not count.
+    Probes that are not connected do not count.
     """
     notes: list[str] = []
     connected = {pid: probe for pid, probe in sorted(probes.items()) if probe.connected}
@@ -121,12 +162,8 @@ def _match_unlisted(
 ) -> set[int]:
     """Match probes with the processes of NVML's list that /proc does not show; returns the PIDs without a match.
 
-    Args:
-        unlisted: Processes with a probe that NVML does not list under their PID, and the bytes that PyTorch reserves.
-        unseen: Processes of NVML's list that could be one of them.
-        matches: Receives each match.
-        unattributed_bytes: Memory that processes may hold which NVML does not list at all.
-        notes: Receives what the user has to know, in sentences.
+    ``unlisted`` has the bytes that PyTorch reserves in processes that NVML does not list under their PID; ``unseen``,
+    those of NVML's list that could be one of them. Matches, and notes for the user, are added.
     """
     unmatched = set()
     for pid, reserved in unlisted.items():
