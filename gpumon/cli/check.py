@@ -54,12 +54,14 @@ def check(  # noqa: PLR0917 - click passes them by name
     ignore: tuple[str, ...],
     force: bool,
     python: str | None,
+    max_time: float,
     as_json: bool,
 ) -> int:
     """Check this node for a scheduler, a prolog or monitoring, and print one line.
 
     Level 1 starts nothing on a GPU and takes about a second; level 2 also starts CUDA and runs short workloads on GPUs
-    that no process uses. Exits as Nagios plugins do: 0 OK, 1 warning, 2 critical, 3 unknown.
+    that no process uses; level 3 also runs NCCL between them, and loads them until the time is over. Exits as Nagios
+    plugins do: 0 OK, 1 warning, 2 critical, 3 unknown.
     """
     from gpumon.health.checks import Status, document, verdict
     from gpumon.health.doctor.facts import Expected
@@ -69,7 +71,8 @@ def check(  # noqa: PLR0917 - click passes them by name
     if unknown:
         raise click.BadParameter(f"There is no check {unknown[0]}.", param_hint="--ignore")
     expected = Expected(expect_gpus, expect_model)
-    result = check_node(NodeOptions(level, expected, frozenset(ignore), force, python))
+    options = NodeOptions(level, expected, frozenset(ignore), force, python, max_seconds=max_time)
+    result = check_node(options)
     line = summary_line(result, expected)
     if as_json:
         print_json({**document(result.checks), "summary": line})

@@ -248,6 +248,7 @@ gpumon.commands.update(
     results="results:results",
     run="run:run",
     snapshot="snapshot:snapshot",
+    ssh="ssh:ssh",
     status="status:status",
     topology="host_reports:topology",
     trace="trace:trace",

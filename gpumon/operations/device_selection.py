@@ -9,6 +9,7 @@ from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.text import safe_text
 
 SYNTAX: Final = "an index such as 3, a range such as 0-3, a UUID or its beginning, cuda:0, all, or a list of these"
+VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 _INDEX: Final = re.compile(r"[0-9]{1,4}(:[0-9]{1,4})?", re.ASCII)
 _RANGE: Final = re.compile(r"([0-9]{1,4})-([0-9]{1,4})", re.ASCII)
 _CUDA: Final = re.compile(r"cuda:([0-9]{1,4})", re.ASCII)
@@ -137,4 +138,4 @@ def gpu_target(device: Device, devices: Sequence[Device]) -> RunTarget | None:
         and not is_split(other)
     ]
     visible = ",".join([device.uuid, *(others if device.instance is None else ())])
-    return RunTarget(device.key, f"GPU {device.label}", "cuda:0", {"CUDA_VISIBLE_DEVICES": visible})
+    return RunTarget(device.key, f"GPU {device.label}", "cuda:0", {VISIBLE: visible})

@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from gpumon.core.model import Device, DeviceState, Frame, same_uuid
@@ -16,7 +16,7 @@ from gpumon.core.problems import Problem
 from gpumon.core.text import safe_text
 from gpumon.core.workload_metrics import Measurement, WorkloadMetric
 from gpumon.insight.workload_verdict import DeviceSample, judge, sample_of
-from gpumon.operations.device_selection import CPU, RunTarget
+from gpumon.operations.device_selection import CPU, VISIBLE, RunTarget
 from gpumon.operations.gpu_processes import OtherProcess, other_processes_on
 from gpumon.workload_runs.catalogue import RunRequest
 from gpumon.workload_runs.protocol import RunEvent, RunEventKind, VerdictKind
@@ -145,7 +145,10 @@ class WorkloadRun:
     def other_processes(self, frame: Frame, own_pids: Iterable[int | None] = ()) -> list[OtherProcess]:
         """Other processes on the GPUs that the run is about to use."""
         device = self._find(frame)
-        devices = frame.devices if self._uses_peers else () if device is None else (device,)
+        devices: Sequence[Device] = () if device is None else (device,)
+        if self._uses_peers:
+            visible = self.request.environment.get(VISIBLE)
+            devices = [peer for peer in frame.devices if visible is None or (peer.uuid or "-") in visible]
         return list(other_processes_on(devices, self._before, {self.child.pid, *own_pids}))
 
     def allow(self) -> None:
@@ -287,7 +290,7 @@ def metric_changes(before: Iterable[Measurement], after: Iterable[Measurement]) 
 
 def _visible_instance(environment: Mapping[str, str]) -> str:
     """The MIG instance that CUDA shows the workload, in lower case; empty if CUDA shows GPUs."""
-    visible = {**os.environ, **environment}.get("CUDA_VISIBLE_DEVICES", "")
+    visible = {**os.environ, **environment}.get(VISIBLE, "")
     first = visible.split(",", maxsplit=1)[0].strip()
     return first.lower() if first.startswith("MIG-") else ""
 

@@ -1,8 +1,9 @@
 """All checks of the doctor in the order in which they are reported, and which of them can run by now."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from gpumon.core.device_use import computing_processes
 from gpumon.core.model import DeviceState, Frame
@@ -39,7 +40,7 @@ def in_order(checks: Iterable[Check]) -> list[Check]:
     return sorted(checks, key=lambda check: order.get(check.id, len(order)))
 
 
-_NOT_STARTED: Final = Problem(ProblemCode.NOT_READ, "CUDA is started at level 2 only.")
+_NOT_STARTED: Final = Problem(ProblemCode.NOT_READ, "CUDA is started from level 2 on.")
 
 
 def count(frame: Frame, expected: Expected) -> CheckResult:
@@ -92,3 +93,38 @@ NODE_CHECKS: Final = (
 
 NODE_CHECKS_WITH_CUDA: Final = (*_SHARED, *_EXPECTED)
 """The checks from level 2 on."""
+
+
+class NodeWorkload(NamedTuple):
+    """What a level runs.
+
+    Attributes:
+        name: The workload.
+        level: The lowest level that runs it.
+        settings: Parameters that differ from the defaults.
+        is_joint: Whether one run uses all free GPUs together, instead of one run for each at the same time.
+        fills_time: Whether it is a load that lasts until the time of the check is over.
+        has_warnings: Whether a warning of the workload is one of the check. The rates of a few seconds are only
+            compared between the GPUs.
+    """
+
+    name: str
+    level: int
+    settings: Mapping[str, str] = MappingProxyType({})
+    is_joint: bool = False
+    fills_time: bool = False
+    has_warnings: bool = False
+
+    @property
+    def check_id(self) -> str:
+        """The ID of its check."""
+        return f"gpu.{self.name}"
+
+
+NODE_WORKLOADS: Final = (
+    NodeWorkload("matmul", 2, {"duration": "3"}),
+    NodeWorkload("transfer", 2),
+    NodeWorkload("collectives", 3, {"operation": "all_reduce"}, is_joint=True, has_warnings=True),
+    NodeWorkload("burn", 3, fills_time=True, has_warnings=True),
+)
+"""What levels 2 and 3 run, one after the other: kernels, copies, NCCL, and last the load, which takes the time left."""

@@ -68,25 +68,34 @@ def alike(gpus: Gpus) -> CheckResult:
     return ok(f"{counted(sum(map(len, groups)), 'GPU')} have the same links, limits and modes")
 
 
-def performance(results: Mapping[int, Sequence[Measurement]], failures: Sequence[str]) -> CheckResult:
-    """A workload is right on every GPU, and no GPU is much slower than the median."""
+def performance(
+    results: Mapping[str, Sequence[Measurement]], failures: Sequence[str], warnings: Sequence[str] = ()
+) -> CheckResult:
+    """A workload is right on every GPU, and no GPU is much slower than the median.
+
+    Args:
+        results: What the workload measured, by name of the GPU.
+        failures: Sentences about the runs that failed.
+        warnings: Sentences about GPUs that were right, but throttled or slow.
+    """
     if failures:
         return fail(joined(failures), "Check for an Xid (dmesg | grep -i xid), then reset the GPU or reboot.")
-    slow = []
-    by_key: dict[tuple[str, str], dict[int, Measurement]] = {}
-    for index, measurements in results.items():
+    slow = [*warnings]
+    by_key: dict[tuple[str, str], dict[str, Measurement]] = {}
+    for name, measurements in results.items():
         for item in measurements:
             if item.metric.better is Better.HIGHER:
-                by_key.setdefault(item.key, {})[index] = item
+                by_key.setdefault(item.key, {})[name] = item
     for group in by_key.values():
         middle = median(item.value for item in group.values())
-        for index, item in group.items():
+        for name, item in group.items():
             if item.value < _MIN_SHARE * middle:
                 where = f" ({item.case})" if item.case else ""
-                slow.append(f"GPU {index} has {item.value / middle:.0%} of the median {item.metric.label}{where}.")
+                slow.append(f"{name} has {item.value / middle:.0%} of the median {item.metric.label}{where}.")
     if slow:
         return warn(joined(slow), "Look at its temperature, clocks and links while it works: gpumon status --gpu N.")
-    return ok(f"right on {counted(len(results), 'GPU')}, none below {_MIN_SHARE:.0%} of the median")
+    alike = f", none below {_MIN_SHARE:.0%} of the median" if len(results) > 1 else ""
+    return ok(f"right on {', '.join(results)}{alike}")
 
 
 def _products(devices: Sequence[Device]) -> list[list[Device]]:
