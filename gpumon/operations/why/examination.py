@@ -21,6 +21,7 @@ from gpumon.operations.process_details import stop_problem
 from gpumon.operations.why.device import DeviceObserver
 from gpumon.operations.why.host import HostObserver
 from gpumon.operations.why.source_lines import SourceLines
+from gpumon.operations.why.start_command import start_command
 from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
 from gpumon.stacks.places import line_text, program_frame
 
@@ -331,6 +332,7 @@ def evidence_of(
         world_size=subject.world_size,
         torch_version=subject.torch_version,
         thread_account=thread_account,
+        start=start_command(subject.pid, subject.world_size),
         hints=lines.settings(),
     )
 

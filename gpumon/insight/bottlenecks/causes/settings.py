@@ -59,6 +59,7 @@ def _debugging(evidence: SlownessEvidence) -> Finding | None:
                 f"Start the program without {setting.name}.",
                 line,
                 bound_seconds=account.step_seconds - seconds,
+                value=setting.name if value else "",
             )
         )
     return max(findings, key=lambda finding: finding.seconds, default=None)
