@@ -252,6 +252,7 @@ gpumon.commands.update(
     status="status:status",
     topology="host_reports:topology",
     trace="trace:trace",
+    **{"try": "experiment:try_command"},
     wait="choosing:wait",
     watch="watch:watch",
     why="why:why",

@@ -7,6 +7,7 @@ from typing import Final
 from gpumon.core.step_classes import GPU_CLASSES, GPU_WORK
 from gpumon.core.units import short_time_text
 from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence, StepShare
+from gpumon.insight.bottlenecks.try_line import try_line
 from gpumon.traces.model import MAX_WORK
 from gpumon.traces.what_if import LEAST
 
@@ -35,6 +36,7 @@ class Finding:
         bound_seconds: The shortest possible median step without it; None: the median step without ``seconds``.
         base_seconds: The step that the cost is a part of; None: the median step, or the mean step if only some steps
             have the cost.
+        value: The value that the experiment sets, for `gpumon.insight.bottlenecks.try_line`; empty if it sets none.
     """
 
     seconds: float
@@ -43,6 +45,7 @@ class Finding:
     experiment: str = ""
     bound_seconds: float | None = None
     base_seconds: float | None = None
+    value: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class Bottleneck:
         evidence: What was measured, in a sentence.
         line: The line of the program; empty if unknown.
         experiment: What would prove it, in a sentence.
+        try_line: The experiment as a command line; empty if no command expresses it.
     """
 
     name: str
@@ -100,6 +104,7 @@ class Bottleneck:
     evidence: str
     line: str
     experiment: str
+    try_line: str = ""
 
     @property
     def bound_text(self) -> str:
@@ -159,6 +164,7 @@ def judged(rule: CauseRule, evidence: SlownessEvidence) -> Bottleneck | None:
         text,
         finding.line,
         finding.experiment or rule.experiment,
+        try_line(rule.kind, finding.value, evidence.start, evidence.host.settings),
     )
 
 

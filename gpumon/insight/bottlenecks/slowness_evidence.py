@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gpumon.insight.bottlenecks.try_line import StartCommand
+
 
 @dataclass(frozen=True, slots=True)
 class StepPart:
@@ -249,6 +251,7 @@ class SlownessEvidence:
         torch_version: PyTorch's version, or None.
         thread_account: The account of the main thread alone, whatever the GPU does; None if it is the same.
         straggler: The rank that the others wait for; None if there is none, or other ranks were not observed.
+        start: How the training run was started; None if unknown.
         hints: Settings that the source of the program contains, such as ``find_unused_parameters``, with their lines.
     """
 
@@ -261,4 +264,5 @@ class SlownessEvidence:
     torch_version: str | None = None
     thread_account: StepAccount | None = None
     straggler: Straggler | None = None
+    start: StartCommand | None = None
     hints: Mapping[str, str] = field(default_factory=dict)

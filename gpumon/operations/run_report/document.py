@@ -60,7 +60,7 @@ def _drift(steps: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "change": change.change,
         "low": change.low,
         "high": change.high,
-        "is_shown": not change.low <= 0 <= change.high,
+        "is_shown": change.is_shown,
     }
 
 

@@ -82,6 +82,8 @@ _MAX_BLOCKS: Final = 20
 _TRIMMED: Final = 0.25
 """The slowest and fastest quarter of the steps of a block: checkpoints and other pauses are not what is compared."""
 _MAX_CORRELATION: Final = 0.9
+_STUDENT_95: Final = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
+"""Student's t for 95 %, by degrees of freedom from one on."""
 _SEED: Final = 20_240_229
 """The same input has the same answer."""
 
@@ -101,6 +103,11 @@ class RelativeChange(NamedTuple):
     change: float
     low: float
     high: float
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the interval leaves out zero."""
+        return not self.low <= 0.0 <= self.high
 
 
 def difference(base: Sequence[Point], new: Sequence[Point], confidence: float = 0.95) -> RelativeChange | None:
@@ -133,6 +140,27 @@ def difference(base: Sequence[Point], new: Sequence[Point], confidence: float = 
     ends = draws[int(tail * _RESAMPLES)], draws[min(_RESAMPLES - 1, int((1.0 - tail) * _RESAMPLES))]
     half = [hypot((end - center) * max(widened) ** 0.5, drift) for end in ends]
     return RelativeChange(expm1(ratio), expm1(ratio - half[0]), expm1(ratio + half[1]))
+
+
+def paired_change(logs: Sequence[float], is_new: Sequence[bool]) -> RelativeChange:
+    """The change from one program to another that ran in turns, with an interval of 95 %.
+
+    A run is one measurement: processes of the same program differ by more than their steps do. A linear drift, which
+    rounds of A B B A share equally, is taken out; what remains within each program is the error.
+
+    Args:
+        logs: Logarithms of the step times of the runs, in order; rounds of A B B A.
+        is_new: Which of them are of the second program.
+    """
+    level = [value - at for value, at in zip(logs, _trend(logs), strict=True)]
+    sides = [[value for value, new in zip(level, is_new, strict=True) if new is side] for side in (False, True)]
+    means = [fmean(side) for side in sides]
+    freedom = len(level) - 3
+    spread = sum((value - mean) ** 2 for side, mean in zip(sides, means, strict=True) for value in side) / freedom
+    error = (spread * sum(1 / len(side) for side in sides)) ** 0.5
+    half = _STUDENT_95[min(freedom, len(_STUDENT_95)) - 1] * error
+    ratio = means[1] - means[0]
+    return RelativeChange(expm1(ratio), expm1(ratio - half), expm1(ratio + half))
 
 
 def _blocks(points: Sequence[Point]) -> list[float]:

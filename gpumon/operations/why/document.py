@@ -93,4 +93,5 @@ def _cause_document(cause: Bottleneck, *, has_steps: bool) -> dict[str, Any]:
         "evidence": cause.evidence,
         "line": cause.line,
         "experiment": cause.experiment,
+        "try": cause.try_line,
     }

@@ -22,6 +22,7 @@ from gpumon.operations.process_details import stop_problem
 from gpumon.operations.why.device import DeviceObserver, device_observer
 from gpumon.operations.why.host import HostObserver
 from gpumon.operations.why.source_lines import SourceLines
+from gpumon.operations.why.start_command import start_command
 from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
 from gpumon.stacks.tables import line_text, program_frame
 
@@ -296,6 +297,7 @@ def evidence_of(
         world_size=ranks.world_size,
         torch_version=torch_version,
         thread_account=thread_account,
+        start=start_command(pid, ranks.world_size),
         hints=lines.settings(),
     )
 

@@ -38,10 +38,10 @@ def compare_lines(
     else:
         yield f"No difference of step times can be shown ({_interval(steps)})."
     yield ""
-    yield from _table(table("compared", [_row(item) for item in comparisons]))
+    yield from table_lines(table("compared", [_row(item) for item in comparisons]))
     if differences:
         yield ""
-        yield from _table(table("differences", differences))
+        yield from table_lines(table("differences", differences))
     for text, state in conditions:
         yield f"{text}: {'undecided' if state is None else 'shown' if state else 'not so'}"
 
@@ -58,7 +58,8 @@ def _interval(item: ComparedValue) -> str:
     return MISSING if item.low is None or item.high is None else f"{item.low:+.1%} to {item.high:+.1%}"
 
 
-def _table(shown: ReportTable) -> Iterator[str]:
+def table_lines(shown: ReportTable) -> Iterator[str]:
+    """A table of a report in the terminal."""
     cells = zip(*shown.rows, strict=True)
     columns = [CellColumn([name], list(column), 0) for name, column in zip(shown.header, cells, strict=True)]
     return (plain(row).rstrip() for row in cell_table(columns))

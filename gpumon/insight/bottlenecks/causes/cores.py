@@ -69,9 +69,9 @@ def _threads(evidence: SlownessEvidence) -> Finding | None:
     cores = host.allowed_cores or host.cpu_count or 0
     busy = (host.busy_threads_count or 0) + 1
     text = f"{counted(busy, 'busy thread')} of the process compete for {cores:g} cores"
-    return Finding(
-        waiting.seconds, text, experiment=f"Call torch.set_num_threads({max(1, int(cores))}), or set OMP_NUM_THREADS."
-    )
+    threads = max(1, int(cores))
+    experiment = f"Call torch.set_num_threads({threads}), or set OMP_NUM_THREADS."
+    return Finding(waiting.seconds, text, experiment=experiment, value=str(threads))
 
 
 def _gil(evidence: SlownessEvidence) -> Finding | None:
@@ -106,9 +106,8 @@ def _few_threads(evidence: SlownessEvidence) -> Finding | None:
         return None
     saved = work * (1 - 1 / (1 + free))
     text = f"operators use one thread, because OMP_NUM_THREADS is 1, and {free:.0f} cores are free"
-    return Finding(
-        saved, text, bound_seconds=account.step_seconds - saved, experiment=f"Set OMP_NUM_THREADS={int(free) + 1}."
-    )
+    bound, threads = account.step_seconds - saved, str(int(free) + 1)
+    return Finding(saved, text, experiment=f"Set OMP_NUM_THREADS={threads}.", bound_seconds=bound, value=threads)
 
 
 _MAX_OVERHEAD: Final = 0.08

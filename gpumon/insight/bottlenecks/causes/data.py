@@ -48,17 +48,23 @@ def _few_workers(evidence: SlownessEvidence) -> Finding | None:
         text += f", each of which uses {per_worker:.0%} of a core"
     if (host.workers_disk_wait_share or 0.0) >= _DISK_WAIT:
         text += f" and waits for a disk in {host.workers_disk_wait_share:.0%} of the samples"
-    return Finding(waiting, text, main_line(share), experiment=_workers_experiment(host, workers, per_worker))
+    experiment, value = _workers_experiment(host, workers, per_worker)
+    return Finding(waiting, text, main_line(share), experiment=experiment, value=value)
 
 
-def _workers_experiment(host: HostEvidence, workers: int, per_worker: float | None) -> str:
+def _workers_experiment(host: HostEvidence, workers: int, per_worker: float | None) -> tuple[str, str]:
+    """The experiment, and the number of workers that it sets."""
     free = _free_cores(host)
     if (host.workers_disk_wait_share or 0.0) >= _DISK_WAIT:
-        return "Copy a part of the data set to /dev/shm and train on it; if that is faster, the storage is the limit."
+        return (
+            "Copy a part of the data set to /dev/shm and train on it; if that is faster, the storage is the limit.",
+            "",
+        )
     if per_worker is not None and per_worker >= _BUSY_WORKER and free is not None and free < 1:
-        return "No core is free for more workers: prepare the samples once and store them, or train on one batch."
+        return "No core is free for more workers: prepare the samples once and store them, or train on one batch.", ""
     change = f"Set num_workers={2 * workers}" if workers else "Raise num_workers"
-    return f"{change} in the DataLoader, with persistent_workers=True, and compare the step times."
+    text = f"{change} in the DataLoader, with persistent_workers=True, and compare the step times."
+    return text, str(2 * workers) if workers else ""
 
 
 def _main_process(evidence: SlownessEvidence) -> Finding | None:
@@ -69,7 +75,7 @@ def _main_process(evidence: SlownessEvidence) -> Finding | None:
     if not seconds:
         return None
     text = f"the main process loads each batch itself, and the model waits{where_text(share)}"
-    return Finding(seconds, text, main_line(share))
+    return Finding(seconds, text, main_line(share), value="4")
 
 
 def _worker_start(evidence: SlownessEvidence) -> Finding | None:

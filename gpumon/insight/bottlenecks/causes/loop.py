@@ -70,6 +70,7 @@ def _debugging(evidence: SlownessEvidence) -> Finding | None:
                 line,
                 f"Start the program without {setting.name}.",
                 bound_seconds=account.step_seconds - seconds,
+                value=setting.name if value else "",
             )
         )
     return max(findings, key=lambda finding: finding.seconds, default=None)
