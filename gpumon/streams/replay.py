@@ -18,10 +18,11 @@ from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.core.store import BUCKET_SECONDS, HISTORY_BUCKETS
 from gpumon.core.text import safe_text
+from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS
 from gpumon.streams.base import DEMO_TITLE, Arrival, Discontinuity, FrameInbox, Position, Stream
 from gpumon.streams.lines import Record
 from gpumon.streams.pipe import PipeStream, move_standard_input
-from gpumon.streams.recording import RecordingReader
+from gpumon.streams.ring import RingReader, open_recording
 
 MAX_FRAME_GAP_SECONDS: Final = 5.0
 """Longest wait between two frames, in recorded seconds."""
@@ -36,6 +37,7 @@ _MIN_REPEAT_SECONDS: Final = 0.1
 _MAX_WAIT_SECONDS: Final = 60.0
 _HISTORY_STEP_SECONDS: Final = STRIP_SECONDS / (INBOX_SIZE - 64)
 """The frames of the history must fit into the inbox."""
+_EARLY_STEP_SECONDS: Final = 10.0
 _PIECE_FRAMES: Final = 48
 _MAX_TAKING_SECONDS: Final = 0.25
 _TAKING_CHECK_SECONDS: Final = 0.002
@@ -68,7 +70,7 @@ class ReplayStream:
     ) -> None:
         self.inbox = FrameInbox()
         self.title = title or safe_text(path.name)
-        self._reader = RecordingReader(path)
+        self._reader = open_recording(path)
         self._repeat = repeat and self._reader.seekable
         self._speed = speed
         self._paused = False
@@ -223,7 +225,7 @@ class ReplayStream:
             if self._last is not None:
                 arrivals.append(Discontinuity.REWOUND)
             self._last = None
-            for frame in self._earlier_repetitions(target):
+            for frame in self._earlier(target, start):
                 self._hand_over(arrivals)
                 arrivals.append(frame)
         reached = None
@@ -252,8 +254,13 @@ class ReplayStream:
         while self.inbox.arrived.is_set() and not self._is_interrupted() and time.monotonic() < deadline:
             time.sleep(_TAKING_CHECK_SECONDS)
 
-    def _earlier_repetitions(self, target: float) -> Iterator[Frame]:
-        """The frames of a repeated recording that an observer would have seen before the start of this repetition."""
+    def _earlier(self, target: float, start: float) -> Iterator[Frame]:
+        """The frames before ``start`` that an observer would have seen: of earlier repetitions, or of a ring's hour."""
+        if isinstance(self._reader, RingReader):
+            first = max(0.0, target - DEFAULT_HISTORY_SECONDS)
+            for record in self._reader.window(first, start, _EARLY_STEP_SECONDS, self._is_interrupted):
+                yield record.frame
+            return
         missing = self._watched_seconds - target
         duration = self._reader.duration_seconds
         if not self._repeat or missing <= 0 or not duration:
