@@ -58,10 +58,23 @@ _EPILOG: Final = (
 @screen_options
 @read_only_option
 @load_probe_option
+@click.option(
+    "--at",
+    "moment",
+    metavar="TIME",
+    help="Open what gpumon recorder has recorded, at a moment: 03:12, -2h, or 2026-05-01T14:30.",
+)
 @debug_option
 @click.pass_context
 def gpumon(  # noqa: PLR0917 - click passes them by name
-    context: click.Context, interval: float, history: float, theme: str, mouse: bool, read_only: bool, load_probe: str
+    context: click.Context,
+    interval: float,
+    history: float,
+    theme: str,
+    mouse: bool,
+    read_only: bool,
+    load_probe: str,
+    moment: str | None,
 ) -> None:
     """Monitor the NVIDIA GPUs of this host.
 
@@ -70,6 +83,11 @@ def gpumon(  # noqa: PLR0917 - click passes them by name
     if context.invoked_subcommand is not None:
         context.default_map = {context.invoked_subcommand: command_defaults(context, context.invoked_subcommand)}
         return
+    if moment is not None:
+        from gpumon.streams.replay import open_moment
+        from gpumon.streams.ring import host_ring
+
+        show(open_moment(host_ring(), moment), theme, mouse, history, is_read_only=read_only)
     if not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb"}:
         from gpumon.cli.status import status  # late, as all commands
 
@@ -281,9 +299,11 @@ gpumon.commands.update(
     hang="hang:hang",
     job="job:job",
     jobs="jobs:jobs",
+    last="recorder:last",
     man="shell_support:man",
     memory="host_reports:memory",
     pick="choosing:pick",
+    recorder="recorder:recorder",
     report="report:report",
     results="results:results",
     run="run:run",

@@ -220,6 +220,8 @@ class RingReader:
         if not files:
             error = FileNotFoundError(errno.ENOENT, "")
             raise CommandError(ring_problem(folder, error), ExitCode.USAGE)
+        self.start_seconds = float(files[0].start)
+        """Unix time of the first frame."""
         self._newest_era = files[-1].era
         self._plans = {tier: _plan(files, tier) for tier, _ in TIERS}
         self._parts = self._plans[1]

@@ -19,9 +19,9 @@ def write(writer: RingWriter, tier: int, seconds: float) -> None:
     writer.write(tier, moment.time_seconds, encode(moment).encode() + b"\n")
 
 
-def seen(reader: RingReader, *window: float) -> list[tuple[float, float]]:
+def seen(reader: RingReader, window: tuple[float, float, float] | None = None) -> list[tuple[float, float]]:
     """Position and interval of the frames."""
-    records = reader.window(*window, lambda: False) if window else reader
+    records = reader if window is None else reader.window(*window, lambda: False)
     return [(record.seconds, record.frame.interval_seconds) for record in records]
 
 
@@ -48,10 +48,10 @@ def test_every_moment_comes_from_the_finest_tier_that_has_it(full: Path) -> None
     assert seen(reader) == whole
     reader.scan(lambda: False)
     assert reader.duration_seconds == 299.0
-    assert seen(reader, 150.0, 215.0, 0.0)[:6] == [(float(at), 10.0) for at in range(150, 200, 10)] + [(200.0, 1.0)]
+    assert seen(reader, (150.0, 215.0, 0.0))[:6] == [(float(at), 10.0) for at in range(150, 200, 10)] + [(200.0, 1.0)]
     assert reader.read().seconds == 216.0  # type: ignore[union-attr]
-    assert seen(reader, 250.0, 290.0, 10.0) == [(float(at), 10.0) for at in range(250, 300, 10)]
-    assert seen(reader, 95.0, 95.0, 0.0) == [(60.0, 60.0)]
+    assert seen(reader, (250.0, 290.0, 10.0)) == [(float(at), 10.0) for at in range(250, 300, 10)]
+    assert seen(reader, (95.0, 95.0, 0.0)) == [(60.0, 60.0)]
     assert reader.seconds_at(START + 123.0) == 123.0
 
 

@@ -12,7 +12,7 @@ from gpumon.core.text import safe_text
 from gpumon.errors.explain import explain_paths
 from gpumon.operations.run_report.document import report_document
 from gpumon.operations.run_report.run_data import RunData
-from gpumon.streams.ring import RingReader, open_recording
+from gpumon.streams.recording import RecordingReader
 
 FRAMES: Final = "frames.jsonl.gz"
 JOURNAL: Final = "journal.jsonl"
@@ -144,14 +144,14 @@ def read_run(frames: Path, journal: Path | None) -> RunData:
         if damaged:
             data.notes.append(f"{damaged} damaged lines of the journal were left out.")
     try:
-        reader = open_recording(frames)
+        reader = RecordingReader(frames)
     except CommandError as error:
         if not has_journal:
             raise
         data.notes.append(f"Without GPUs: {error.problem.reason}")
         return data
     try:
-        is_long = isinstance(reader, RingReader) or (reader.seekable and frames.stat().st_size > _LONG_BYTES)
+        is_long = reader.seekable and frames.stat().st_size > _LONG_BYTES
         for record in reader.window(0.0, inf, _LONG_STEP_SECONDS, lambda: False) if is_long else reader:
             data.add_frame(record.frame)
         if reader.problem is not None:
