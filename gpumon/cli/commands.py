@@ -61,6 +61,7 @@ _EPILOG: Final = (
 @click.option(
     "--at",
     "moment",
+    envvar="GPUMON_AT",
     metavar="TIME",
     help="Open what gpumon recorder has recorded, at a moment: 03:12, -2h, or 2026-05-01T14:30.",
 )

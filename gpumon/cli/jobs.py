@@ -42,6 +42,7 @@ _FROM_SCREEN: Final = "a gpumon that was open before has the minute before (S on
 @click.option(
     "--from",
     "source",
+    envvar="GPUMON_JOBS_FROM",
     type=click.Path(path_type=Path),
     metavar="DIR|RECORDING",
     help="With --ended: a folder of gpumon recorder, or a recording.  [default: that of this host]",

@@ -3,26 +3,35 @@
 import fcntl
 import grp
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from gpumon.cli.exporter import ending_signals
 from gpumon.cli.jobs import show_ended
-from gpumon.cli.options import AnyDuration, NumberRange, Size, debug_option, json_option
+from gpumon.cli.options import AnyDuration, Command, NumberRange, Size, debug_option, json_option
 from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, Problem, ProblemCode
 
-ring_option = click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Folder of the recorder.  [default: gpumon/recorder in $XDG_STATE_HOME, or /var/lib/gpumon]",
-)
+
+def ring_option(command_name: str) -> Callable[[Command], Command]:
+    """The option for the folder of a recorder.
+
+    Args:
+        command_name: Name of the command, for the environment variable.
+    """
+    return click.option(
+        "--dir",
+        "folder",
+        type=click.Path(path_type=Path, file_okay=False),
+        envvar=f"GPUMON_{command_name.upper()}_DIR",
+        metavar="DIR",
+        help="Folder of the recorder.  [default: gpumon/recorder in $XDG_STATE_HOME, or /var/lib/gpumon]",
+    )
 
 
 @click.command(short_help="Record this host all the time, for days.")
-@ring_option
+@ring_option("recorder")
 @click.option(
     "--days", type=NumberRange(0, 3650, min_open=True), default=7.0, show_default=True, help="How long to keep."
 )
@@ -35,7 +44,7 @@ ring_option = click.option(
 @click.option("--group", metavar="NAME", help="Members of this group may read the recording, not only this user.")
 @debug_option
 def recorder(folder: Path | None, days: float, max_bytes: float, min_free: float, group: str | None) -> int:
-    """Record GPUs, processes and events of this host until interrupted, at the cost of about 1 % of a core.
+    """Record GPUs, processes and events of this host until interrupted. Its cost is below 2 % of a core.
 
     The last hour has a frame each second, twelve hours have one in ten seconds, and the rest one a minute, with the
     lowest and highest values. gpumon shows it before it was opened, gpumon --at 03:12 opens a moment, and gpumon last
@@ -94,8 +103,10 @@ def _refused(reason: str, remedy: str) -> CommandError:
 
 
 @click.command(short_help="List the programs that used GPUs and have ended.")
-@ring_option
-@click.option("-n", "count", type=click.IntRange(1), default=20, show_default=True, help="How many, the newest first.")
+@ring_option("last")
+@click.option(
+    "-n", "--count", type=click.IntRange(1), default=20, show_default=True, help="How many, the newest first."
+)
 @click.option("--since", type=AnyDuration(), default="7d", metavar="DURATION", show_default=True, help="How far back.")
 @json_option("last", "Print one JSON document; missing values are null.")
 @debug_option
