@@ -105,7 +105,7 @@ def _refused(reason: str, remedy: str) -> CommandError:
 @click.command(short_help="List the programs that used GPUs and have ended.")
 @ring_option("last")
 @click.option(
-    "-n", "--count", type=click.IntRange(1), default=20, show_default=True, help="How many, the newest first."
+    "--count", "-n", type=click.IntRange(1), default=20, show_default=True, help="How many, the newest first."
 )
 @click.option("--since", type=AnyDuration(), default="7d", metavar="DURATION", show_default=True, help="How far back.")
 @json_option("last", "Print one JSON document; missing values are null.")
