@@ -55,10 +55,18 @@ _EPILOG: Final = (
 @screen_options
 @read_only_option
 @options("load-probe")
+@options("at")
 @debug_option
 @click.pass_context
 def gpumon(  # noqa: PLR0917 - click passes them by name
-    context: click.Context, interval: float, history: float, theme: str, mouse: bool, read_only: bool, load_probe: str
+    context: click.Context,
+    interval: float,
+    history: float,
+    theme: str,
+    mouse: bool,
+    read_only: bool,
+    load_probe: str,
+    moment: str | None,
 ) -> None:
     """Monitor the NVIDIA GPUs of this host.
 
@@ -67,6 +75,11 @@ def gpumon(  # noqa: PLR0917 - click passes them by name
     if context.invoked_subcommand is not None:
         context.default_map = {context.invoked_subcommand: command_defaults(context, context.invoked_subcommand)}
         return
+    if moment is not None:
+        from gpumon.streams.replay import open_moment
+        from gpumon.streams.ring import host_ring
+
+        show(open_moment(host_ring(), moment), theme, mouse, history, is_read_only=read_only)
     if not has_screen(reads_keys=False):
         from gpumon.cli.status import status  # late, as all commands
 
@@ -241,9 +254,11 @@ gpumon.commands.update(
     hang="jobs:hang",
     job="jobs:job",
     jobs="jobs:jobs",
+    last="recorder:last",
     man="shell_support:man",
     memory="host_reports:memory",
     pick="choosing:pick",
+    recorder="recorder:recorder",
     report="report:report",
     results="results:results",
     run="run:run",

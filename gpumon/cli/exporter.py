@@ -90,7 +90,7 @@ def exporter(  # noqa: PLR0917 - click passes them by name
     limit_heap()  # each request has a thread, which would get a separate heap
     security = ServerSecurity(tls_certificate, tls_key, tls_client_ca, user, _password(password_file))
     monitor = HostMonitor(LiveStream(interval), thresholds())
-    with _signals() as stop:
+    with ending_signals() as stop:
         monitor.start()
         try:
             registry = _registry(monitor, names, with_processes=processes)
@@ -119,8 +119,8 @@ class _Stop(threading.Event):
 
 
 @contextmanager
-def _signals() -> Iterator[_Stop]:
-    """Report the signals that end the exporter, so that it stops its collector first."""
+def ending_signals() -> Iterator[_Stop]:
+    """Report the signals that end this command, so that it stops its collector first."""
     stop = _Stop()
     before = {number: signal.signal(number, stop.receive) for number in _SIGNALS}
     try:

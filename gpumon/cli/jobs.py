@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +16,7 @@ from gpumon.core.problems import CommandError, ExitCode, Problem
 
 if TYPE_CHECKING:
     from gpumon.operations.training_jobs.report import TrainingJobReport
+    from gpumon.present.paint.table import Column
 
 _MAX_WIDTH: Final = 1000
 _JOB_ID: Final = re.compile(r"\d{1,10}(?:[_+]\d{1,10})?", re.ASCII)
@@ -24,14 +26,23 @@ _FROM_SCREEN: Final = "a gpumon that was open before has the minute before (S on
 @click.command(short_help="Show training jobs, their ranks, and whether one hangs.")
 @options("jobs")
 @debug_option
-def jobs(hosts: str | None, dump: Path | None, as_json: bool) -> int:
+def jobs(  # noqa: PLR0917 - click passes them by name
+    hosts: str | None, dump: Path | None, ended: bool, since: float, source: Path | None, as_json: bool
+) -> int:
     """Show the distributed training jobs of this host: who runs what on which GPUs, how fast, and whether it hangs.
 
     Ranks of torchrun, accelerate, deepspeed, Slurm, MPI and Ray are grouped into jobs. Steps, collectives and lines of
     code come from the probe (gpumon watch); without it, NCCL and /proc show what they can.
 
+    With --ended: GPU-hours, utilization, SM activity and memory of the jobs that gpumon recorder has seen to end.
+
     Exits with 1 if a job hangs, and with 3 if there is no training job.
     """
+    if ended:
+        from gpumon.present.text.ended import ENDED_COLUMNS
+
+        show_ended(source, since, ENDED_COLUMNS, as_json=as_json)
+        return ExitCode.OK
     if hosts is not None and dump is not None:
         raise click.UsageError("--dump is about this host; it cannot be combined with --hosts.")
     if dump is not None:
@@ -142,3 +153,32 @@ def hang(files: tuple[Path, ...], as_json: bool) -> int:
 
         click.echo("\n".join(hang_lines(report, terminal_width())))
     return ExitCode.BAD_VERDICT if report.verdict.is_hang else ExitCode.OK
+
+
+def show_ended(
+    source: Path | None, since: float, columns: "Sequence[Column[Any]]", *, as_json: bool, count: int | None = None
+) -> None:
+    """Print jobs that have ended.
+
+    Args:
+        source: A ring or a recording; None for the ring of this host.
+        since: Seconds back from now.
+        columns: Columns of the table.
+        as_json: Whether to print JSON.
+        count: How many, or None for all with the sums of each user.
+    """
+    from gpumon.operations.recorder.events import ended_jobs, ended_processes
+    from gpumon.present.text.ended import ended_lines, user_sums
+    from gpumon.streams.ring import host_ring
+
+    problems: list[Problem] = []
+    jobs = ended_jobs(ended_processes(source or host_ring(), time.time() - since, problems))
+    sums = [] if count is not None else user_sums(jobs)
+    jobs = jobs if count is not None else sorted(jobs, key=lambda job: (job.user, -job.gpu_hours))
+    if as_json:
+        document = {"schema": 1, "jobs": [job._asdict() for job in jobs[:count]]}
+        print_json({**document, **({} if count else {"users": [total._asdict() for total in sums]})})
+    else:
+        click.echo("\n".join(ended_lines(jobs[:count], sums, columns, report_width(120, _MAX_WIDTH))))
+    for problem in problems:
+        click.echo(f"gpumon: {problem}", err=True)

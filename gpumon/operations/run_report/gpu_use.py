@@ -57,8 +57,9 @@ class GpuUse:
             value = device.get(metric)
             self.series[name].add(now, value)
             if value is not None:
-                self._peaks[name] = max(value, self._peaks.get(name, value))
-        if (heat := device.get("temperature_celsius")) is not None:
+                peak = device.peak(metric) or value
+                self._peaks[name] = max(peak, self._peaks.get(name, peak))
+        if (heat := device.peak("temperature_celsius")) is not None:
             self._peaks["temperature_celsius"] = max(heat, self._peaks.get("temperature_celsius", heat))
         held = set(device.throttle_reasons or ()) & _HELD
         if before is None or not 0.0 < now - before[0] <= _MAX_GAP_SECONDS:
