@@ -66,7 +66,7 @@ def gpumon(  # noqa: PLR0917 - click passes them by name
     mouse: bool,
     read_only: bool,
     load_probe: str,
-    moment: str | None,
+    at: str | None,
 ) -> None:
     """Monitor the NVIDIA GPUs of this host.
 
@@ -75,11 +75,11 @@ def gpumon(  # noqa: PLR0917 - click passes them by name
     if context.invoked_subcommand is not None:
         context.default_map = {context.invoked_subcommand: command_defaults(context, context.invoked_subcommand)}
         return
-    if moment is not None:
+    if at is not None:
         from gpumon.streams.replay import open_moment
         from gpumon.streams.ring import host_ring
 
-        show(open_moment(host_ring(), moment), theme, mouse, history, is_read_only=read_only)
+        show(open_moment(host_ring(), at), theme, mouse, history, is_read_only=read_only)
     if not has_screen(reads_keys=False):
         from gpumon.cli.status import status  # late, as all commands
 

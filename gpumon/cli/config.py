@@ -28,9 +28,7 @@ _KEYMAP: Final = "keymap"
 _FIRST_TABLES: Final = (_FORMER_ALERTS, _THEMES)
 """Tables that are read before the others: a former name before the name of now, themes before the choice of one."""
 
-_NOT_IN_FILE: Final = frozenset(
-    {"moment", "at", "yes", "attach", "debug", "help", "version", "path", "init", "install"}
-)
+_NOT_IN_FILE: Final = frozenset({"at", "yes", "attach", "debug", "help", "version", "path", "init", "install"})
 """Options that the file cannot set: a start next to other processes, for example, is confirmed each time."""
 _TYPE_NAMES: Final[Mapping[type, str]] = {
     bool: "true or false",

@@ -221,6 +221,8 @@ def _default(option: click.Option) -> object:
         return [*default] if isinstance(default, (tuple, list)) else []
     if option.is_flag:
         return default is True
+    if isinstance(default, str):
+        default = option.type.convert(default, option, None)
     return default if isinstance(default, (bool, int, float, str)) else None
 
 

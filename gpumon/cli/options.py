@@ -162,12 +162,20 @@ def _option(section: str, row: str) -> Callable[[Command], Command]:
     for word in words:
         name, is_default, value = word.partition("=")
         if is_default:
-            attributes |= {"default": True if value == "on" else value, "show_default": True}
+            attributes |= {"default": True if value == "on" else _literal(value), "show_default": True}
         elif name in _HIDDEN_DEFAULTS:
             attributes["default"] = _HIDDEN_DEFAULTS[name]
         elif name == "multiple":
             attributes["multiple"] = True
     return click.option(*declared.split(), *([parameter] if parameter else []), **attributes)
+
+
+def _literal(text: str) -> str | float:
+    """A number as a number, as the configuration file has it."""
+    for read in (int, float):
+        with suppress(ValueError):
+            return read(text)
+    return text
 
 
 def _bounds(text: str) -> list[Any]:

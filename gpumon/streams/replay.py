@@ -359,10 +359,9 @@ def open_moment(folder: Path, text: str) -> ReplayStream:
     """
     try:
         time_seconds = parse_moment(text, time.time())
-    except (ValueError, OverflowError) as error:
-        raise CommandError.usage(
-            ProblemCode.INVALID_VALUE, str(error), "Such as 03:12, -2h or 2026-05-01T14:30."
-        ) from None
+    except (ValueError, OverflowError):
+        reason = f"{safe_text(text, 40)!r} is no moment in the past."
+        raise CommandError.usage(ProblemCode.INVALID_VALUE, reason, "Use 03:12, -2h, or 2026-05-01T14:30.") from None
     ring_files(folder)  # a folder that does not exist is no file that cannot be read
     stream = ReplayStream(folder, title="recorder")
     reader = stream.reader
