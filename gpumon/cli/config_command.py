@@ -201,6 +201,8 @@ def _option_key(  # noqa: PLR0917 - everything that is known about one option
 ) -> ConfigKey:
     default = _default(option)
     plain = [*value] if isinstance(value, tuple) else default if value is None else value
+    if isinstance(default, str) and value == option.type.convert(default, option, None):
+        plain = default  # as it is written: 7d, 150M
     if source is ParameterSource.COMMANDLINE:
         return ConfigKey(key, plain, default, COMMAND_LINE)
     if source is ParameterSource.ENVIRONMENT:
@@ -221,8 +223,6 @@ def _default(option: click.Option) -> object:
         return [*default] if isinstance(default, (tuple, list)) else []
     if option.is_flag:
         return default is True
-    if isinstance(default, str):
-        default = option.type.convert(default, option, None)
     return default if isinstance(default, (bool, int, float, str)) else None
 
 
