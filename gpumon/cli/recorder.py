@@ -10,6 +10,7 @@ import click
 from gpumon.cli.exporter import ending_signals
 from gpumon.cli.jobs import show_ended
 from gpumon.cli.options import debug_option, options
+from gpumon.core.new_files import share_folder
 from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, Problem, ProblemCode
 
 
@@ -52,14 +53,15 @@ def _open_folder(folder: Path, group: str | None) -> int:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if folder.stat().st_uid != os.geteuid():
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        if os.fstat(descriptor).st_uid != os.geteuid():
             raise _refused(f"{folder} belongs to another user.", "Choose another folder with --dir.")
-        if group is not None:
-            os.chown(folder, -1, grp.getgrnam(group).gr_gid)
-        folder.chmod(0o2750 if group else 0o700)
+        if group is None:
+            os.fchmod(descriptor, 0o700)
+        else:
+            share_folder(descriptor, grp.getgrnam(group).gr_gid)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise _refused(f"{folder} is read-only.", "Choose another folder with --dir.")
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise _refused(f"A recorder writes to {folder} already.", "One is enough; see gpumon last.") from None

@@ -55,6 +55,10 @@ class RecordingWriter:
             self._file = target
         self._had_name = self._is_owned and _has_name(self._file)  # some file systems do not count links
 
+    def set_mode(self, mode: int) -> None:
+        """Set who may read the file, whatever the umask."""
+        os.fchmod(self._file.fileno(), mode)
+
     def write(self, frame: Frame) -> None:
         """Add a frame, as `write_line` does; raises the same."""
         self.write_line(encode(frame).encode() + b"\n")

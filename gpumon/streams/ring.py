@@ -170,7 +170,7 @@ class RingWriter:
     def _create(self, tier: int, start: int) -> tuple[RingFile, RecordingWriter]:
         path = self._folder / f"{self._era:06d}-{tier:02d}s-{start:010d}.jsonl.gz"
         writer = RecordingWriter(path)
-        path.chmod(self._mode)
+        writer.set_mode(self._mode)
         return RingFile(self._era, start, tier, path), writer
 
     def _prune(self, time_seconds: float) -> None:
