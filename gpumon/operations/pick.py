@@ -11,7 +11,7 @@ from gpumon.core.device_use import (
     IdleTime,
     computing_processes,
     is_idle,
-    is_much_unattributed,
+    is_unattributed,
     is_utilized,
 )
 from gpumon.core.model import Device, DeviceState, Frame
@@ -206,7 +206,7 @@ def _held_by(device: Device) -> str:
     users = sorted(computing_processes(device), key=lambda process: -(process.memory_bytes or 0))
     if not users:
         held = device.get("memory_unattributed_bytes") or 0
-        if is_much_unattributed(device):
+        if is_unattributed(device):
             return f": {bytes_text(held)} by no visible process"
         return " by a process that is not visible here" if is_utilized(device) else ", or was in use a moment ago"
     texts = [

@@ -123,6 +123,8 @@ LOCK_MODULES: Final = re.compile(
 """Modules whose functions wait for a lock, a queue or another thread."""
 POLLING_MODULES: Final = re.compile(r"^(?:socket|ssl|selectors|subprocess)\.py|^multiprocessing/connection\.py")
 """Modules whose functions wait for a file descriptor with poll or select."""
+SERVER_MODULES: Final = re.compile(r"^socketserver\.py|^asyncio/base_events\.py")
+"""Modules whose loops wait for requests."""
 WAITING_FUNCTIONS: Final = frozenset(
     {"wait", "acquire", "select", "poll", "accept", "sleep", "get", "recv", "read", "join"}
 )

@@ -9,7 +9,7 @@ from gpumon.core.stacks import StackFrame
 from gpumon.core.step_classes import COMPILATION, DATA
 from gpumon.core.units import signal_name
 from gpumon.stacks.classify import class_within, collective_function, is_in
-from gpumon.stacks.tables import LOCK_MODULES, POLLING_MODULES, line_text, program_frame
+from gpumon.stacks.tables import LOCK_MODULES, POLLING_MODULES, SERVER_MODULES, line_text, program_frame
 
 _MIN_BUSY_SHARE: Final = 0.3
 _MIN_WORKING_SHARE: Final = 0.05
@@ -93,6 +93,12 @@ def is_working(rank: RankEvidence) -> bool:
         return True
     uses_cpu = (rank.cpu_share or 0.0) >= _MIN_WORKING_SHARE
     return uses_cpu and (class_within(rank.stack) == COMPILATION or (rank.functions_count or 0) >= _MIN_FUNCTIONS)
+
+
+def is_serving(rank: RankEvidence) -> bool:
+    """Whether the main thread waits for a request, as that of a server without work does."""
+    waits_for_any = rank.system_call in _POLLING and is_in(rank.stack, SERVER_MODULES)
+    return rank.system_call in {"accept", "accept4"} or waits_for_any
 
 
 def is_waiting_for_data(rank: RankEvidence) -> bool:
