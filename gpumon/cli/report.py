@@ -80,7 +80,8 @@ def compare(  # noqa: PLR0917 - click passes them by name
     else:
         from gpumon.present.text.compare import compare_lines
 
-        click.echo("\n".join(compare_lines(comparisons, changed, list(zip(conditions, states, strict=True)))))
+        shown = compare_lines(comparisons, changed, [*zip(conditions, states, strict=True)], is_markdown=as_markdown)
+        click.echo("\n".join(shown))
     undecided = ExitCode.UNDECIDED if None in states else ExitCode.OK
     return ExitCode.BAD_VERDICT if True in states else undecided
 

@@ -1,14 +1,11 @@
 """`gpumon ssh`: the GPUs of one other host."""
 
-import os
-import sys
-
 import click
 
 from gpumon.cli.group import thresholds
 from gpumon.cli.options import debug_option, history_option, interval_option, options, screen_options
 from gpumon.cli.output import print_json
-from gpumon.cli.screen import show
+from gpumon.cli.screen import has_screen, show
 from gpumon.core.problems import CommandError, ExitCode
 
 
@@ -27,7 +24,7 @@ def ssh(host: str, interval: float, as_json: bool, history: float, theme: str, m
     """
     from gpumon.streams.remote.stream import RemoteStream
 
-    if not as_json and sys.stdout.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}:
+    if not as_json and has_screen(reads_keys=False):
         show(RemoteStream(host, interval), theme, mouse, history, is_read_only=True)
     from gpumon.operations.one_shot import live_frames
 

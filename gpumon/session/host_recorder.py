@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from queue import Empty, SimpleQueue
 from threading import Event
 from typing import Final
@@ -32,6 +33,8 @@ SYNC_SECONDS: Final = 60.0
 _RUNNING_SECONDS: Final = 600.0
 """Time between two lists of the processes that run, from which a later recorder continues."""
 _MAX_CLOCK_STEP_SECONDS: Final = 2.0
+_OOM_KILL_SECONDS: Final = 30.0
+"""A process whose end becomes known this long after the kernel has killed one may be that process."""
 _JOBS_CPU_SHARE: Final = 0.001
 """What looking for training jobs may take of a core."""
 
@@ -68,6 +71,7 @@ class HostRecorder:
         self._clock_offset: float | None = None
         self._document: Json = {}
         self._oom_kills = oom_kills()
+        self._oom_kill_at = -inf
         self._synced_at = self._listed_at = time.monotonic()
         self._problem: str | None = None
 
@@ -145,6 +149,7 @@ class HostRecorder:
         kills = oom_kills()
         if kills > self._oom_kills:
             events.append((EventKind.OOM_KILL, {"count": kills - self._oom_kills}))
+            self._oom_kill_at = time.monotonic()
         self._oom_kills = kills
         now = time.monotonic()
         if now - self._listed_at >= _RUNNING_SECONDS:
@@ -169,7 +174,8 @@ class HostRecorder:
     def _how(self, process: LoggedProcess, gone_seconds: float) -> str | None:
         """How a process ended, with the reason where memory ran out."""
         how = self._ends.how(process.pid, process.start_ticks, gone_seconds)
-        if how == "SIGKILL" and oom_kills() > self._oom_kills:
+        has_killed = oom_kills() > self._oom_kills or time.monotonic() - self._oom_kill_at < _OOM_KILL_SECONDS
+        if how == "SIGKILL" and has_killed:
             return f"{how}, host out of memory"
         if how not in {None, "exit 0", UNKNOWN} and self._reports.has_run_out(process.pid):
             return f"{how}, GPU out of memory"

@@ -78,7 +78,7 @@ def test_an_interrupt_ends_the_command_too(tmp_path: Path) -> None:
     ("command", "code", "sentence"),
     [
         ("echo 'ModuleNotFoundError: No module named tokenizers'; exit 1", 1, "A ended with exit code 1: "),
-        ("true", 3, "A ended well without a step. Steps are those of optimizers"),
+        ("true", 3, "A succeeded without a step. Steps are those of optimizers"),
     ],
 )
 def test_a_command_without_steps_is_a_sentence(tmp_path: Path, command: str, code: int, sentence: str) -> None:

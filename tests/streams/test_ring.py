@@ -1,5 +1,6 @@
 """The ring of the recorder: what a reader sees of its tiers and eras, and what is removed."""
 
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from gpumon.core.frames import encode
 from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.streams import ring
+from gpumon.streams.replay import open_moment
 from gpumon.streams.ring import EVENTS, RingReader, RingWriter, ring_files
 from tests.builders import frame
 
@@ -53,6 +55,17 @@ def test_every_moment_comes_from_the_finest_tier_that_has_it(full: Path) -> None
     assert seen(reader, (250.0, 290.0, 10.0)) == [(float(at), 10.0) for at in range(250, 300, 10)]
     assert seen(reader, (95.0, 95.0, 0.0)) == [(60.0, 60.0)]
     assert reader.seconds_at(START + 123.0) == 123.0
+
+
+def test_a_moment_opens_paused_at_its_frame(full: Path) -> None:
+    stream = open_moment(full, datetime.fromtimestamp(START + 123).isoformat())  # noqa: DTZ006 - as a person writes it
+    try:
+        assert (stream.position.seconds, stream.position.paused) == (123.0, True)
+    finally:
+        stream.reader.close()
+    for text, reason in (("25:99", "no moment"), ("2001-01-01", "begins later")):
+        with pytest.raises(CommandError, match=reason):
+            open_moment(full, text)
 
 
 def test_a_clock_that_jumps_back_begins_an_era_and_positions_still_rise(tmp_path: Path) -> None:

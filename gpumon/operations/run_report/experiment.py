@@ -204,9 +204,9 @@ class _ActiveRun:
             if has_ended:
                 raise self._ended_early(process.returncode, 0 if last is None else last[0])
             if last is None and time.monotonic() - started > _FIRST_STEP_SECONDS:
-                raise self._without_steps(f"has done no step in {duration_text(_FIRST_STEP_SECONDS)}")
+                raise self._without_steps(f"has completed no step in {duration_text(_FIRST_STEP_SECONDS)}")
         if last is None:
-            raise self._without_steps(f"has done no step in {duration_text(time.monotonic() - started)}")
+            raise self._without_steps(f"has completed no step in {duration_text(time.monotonic() - started)}")
         return None
 
     def _progress(self, probes: ProbeWatcher) -> tuple[int, float] | None:
@@ -273,12 +273,11 @@ class _ActiveRun:
 
     def _ended_early(self, status: int, steps: int) -> CommandError:
         if status == 0:
-            reason = f"{self._side} ended well after {counted(steps, 'step')}"
             if not steps:
-                return self._without_steps("ended well without a step")
-            remedy = f"Use --steps {max(1, (steps - _MIN_WARM_UP) // 2)}, or let it run longer."
-            needed = self._warm_up + self._plan.steps
-            return CommandError.missing(ProblemCode.NOT_READ, f"{reason}; {needed} are needed.", remedy)
+                return self._without_steps("succeeded without a step")
+            needed = counted(self._warm_up + self._plan.steps, "step")
+            reason = f"{self._side} succeeded after {counted(steps, 'step')}; {needed} are needed."
+            return CommandError.missing(ProblemCode.NOT_READ, reason, "Let it run longer, or use fewer --steps.")
         how = f"was ended by {signal_name(-status)}" if status < 0 else f"ended with exit code {status}"
         explanation = explain_output(self._output)
         with self._output.open("rb") as file:

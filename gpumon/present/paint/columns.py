@@ -10,7 +10,7 @@ from gpumon.core.units import number_text
 from gpumon.present.paint.line import Line, Role, Span, dim_if_missing
 from gpumon.present.paint.table import Align, Column, Quantity, RowT
 
-_DRAWN: Final = frozenset({"status", "earlier", "results", "timings"})
+_DRAWN: Final = frozenset({"status", "earlier", "results", "timings", "last", "ended-jobs", "ended-users"})
 """Tables without columns to choose."""
 
 

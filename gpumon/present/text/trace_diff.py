@@ -5,8 +5,7 @@ from typing import Any, Final
 
 from gpumon.core.step_classes import LABELS
 from gpumon.core.units import short_time_text
-from gpumon.present.report.sections import ReportTable, table
-from gpumon.present.report.write import markdown_table
+from gpumon.present.report.sections import table
 from gpumon.present.text.compare import table_lines
 
 _MAX_ROWS: Final = 30
@@ -28,14 +27,10 @@ def trace_diff_lines(document: Mapping[str, Any], *, is_markdown: bool) -> Itera
     for shown in (table("trace_classes", classes), table("trace_changes", changes)):
         if shown.rows:
             yield ""
-            yield from _lines(shown, is_markdown=is_markdown)
+            yield from table_lines(shown, is_markdown=is_markdown)
     if left := len(document["changes"]) - len(changes):
         yield f"{left} smaller changes are in --json."
     yield from document["problems"]
-
-
-def _lines(shown: ReportTable, *, is_markdown: bool) -> Iterator[str]:
-    return markdown_table(shown) if is_markdown else table_lines(shown)
 
 
 def _row(item: Mapping[str, Any]) -> dict[str, str]:
