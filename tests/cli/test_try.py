@@ -54,12 +54,12 @@ def left(folder: Path) -> str:
 
 def test_the_faster_command_is_named_and_nothing_of_either_is_left(tmp_path: Path) -> None:
     train = f"{sys.executable} {tmp_path}/train.py"
-    slow = f"(setsid {train} 5 &) ; X=1 {train} 0.008"
-    with tried(tmp_path, slow, f"{train} 0.002", "--steps", "20", "--rounds", "1", "--json") as process:
+    slow = f"(setsid {train} 5 &) ; X=1 {train} 0.03"
+    with tried(tmp_path, slow, f"{train} 0.002", "--steps", "20", "--json") as process:
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     document = json.loads(out)
-    assert [run["side"] for run in document["runs"]] == [*"ABBA"]
+    assert [run["side"] for run in document["runs"]] == [*"ABBA" * 2]
     assert document["step_time"]["high"] < -0.4
     assert left(tmp_path) == ""
 
