@@ -118,7 +118,7 @@ class JobRegistry:
         """What the alerts report: the jobs that have hung for long enough."""
         for report in self._state.reports:
             if self._hangs(report) and report.verdict is not None:
-                yield None, hang_finding(_title(report), report.key, report.verdict)
+                yield None, hang_finding(_title(report), report.verdict)
 
     def _read(self, frame: Frame, probes: Mapping[int, Probe], open_key: str) -> JobsReading:
         """Read the jobs, in a thread; one reading follows the other."""
