@@ -89,6 +89,6 @@ def test_a_probe_sends_the_statistics_that_gpumon_reads() -> None:
 )
 def test_a_fact_has_one_home(text: str, homes: set[str]) -> None:
     """The interpreter of the probe has no gpumon; the scripts of `gpumon attach` run there too."""
-    files = (path for path in (ROOT / "gpumon").rglob("*.py") if "probe" not in path.parts)
+    files = (path for path in (ROOT / "gpumon").rglob("*.py") if "probe" not in path.relative_to(ROOT).parts)
     users = {str(path.relative_to(ROOT / "gpumon").with_suffix("")) for path in files if text in path.read_text()}
     assert users == homes

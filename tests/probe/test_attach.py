@@ -593,11 +593,6 @@ def test_other_outcomes(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None
     assert "GPUMON_PROBE=0" in refusal(lambda: follow(target, monkeypatch, AttachOutcome(None, False, False)))
     assert "OSError: x" in refusal(lambda: follow(target, monkeypatch, AttachOutcome("OSError: x", False, False)))
     assert follow(target, monkeypatch, AttachOutcome(None, True, True)) == Attached(target, was_there=True, folder=None)
-    foreign = dataclasses.replace(target, uid=target.uid + 1)
-    monkeypatch.setattr(os, "fchown", lambda *_: None)
-    assert follow(foreign, monkeypatch, AttachOutcome(None, True, False)) == Attached(
-        foreign, was_there=False, folder=None
-    )
 
 
 def test_ctrl_c_withdraws_the_script(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:

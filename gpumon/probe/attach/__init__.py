@@ -19,7 +19,6 @@ from gpumon.probe.attach.errors import (
     failed,
     keeps_probe,
     no_temporary_folder,
-    obeys_its_user,
     other_file_system,
     other_temporary_folder,
     timed_out,
@@ -52,8 +51,7 @@ class Attached:
     Attributes:
         target: The process.
         was_there: Whether it had a probe before.
-        folder: Where the probe listens; None if the folder belongs to another user, or if the probe waits for the
-            first CUDA context.
+        folder: Where the probe listens; None if it waits for the first CUDA context.
         stopped_seconds: How long the main thread stood still, or None if that was not measured.
     """
 
@@ -154,8 +152,6 @@ def detach(pid: int, timeout_seconds: float = 10.0) -> Target | None:
         CommandError: The process cannot be read, or its probe has not ended in time.
     """
     target = _read_with_timeout(pid)
-    if target.is_foreign:
-        raise obeys_its_user(target)
     has_ended = end_probe(target, timeout_seconds)
     if has_ended is False:
         raise keeps_probe(target, timeout_seconds)
@@ -229,6 +225,6 @@ def _attached(target: Target, outcome: AttachOutcome) -> Attached | None:
     if not outcome.runs:
         raise disabled(target)
     folder = listening_in(target, _HELLO_SECONDS)
-    if folder is None and not outcome.was_there and not target.is_foreign:
+    if folder is None and not outcome.was_there:
         return None
     return Attached(target, was_there=outcome.was_there, folder=folder)

@@ -181,16 +181,6 @@ def keeps_probe(target: Target, seconds: float) -> CommandError:
     )
 
 
-def obeys_its_user(target: Target) -> CommandError:
-    """The process belongs to another user, in whose folder gpumon does not look for the socket."""
-    return RefusalError.because(
-        "other user",
-        ProblemCode.NO_PERMISSION,
-        f"{target} belongs to another user, whose probe gpumon does not end.",
-        f"Run gpumon attach --detach {target.pid} as that user.",
-    )
-
-
 def timed_out(target: Target, seconds: float, *, has_run: bool) -> CommandError:
     """Nothing failed, but the probe does not answer yet.
 
