@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from gpumon.cli.options import debug_option, json_option
+from gpumon.cli.options import debug_option, json_option, named_hosts
 from gpumon.cli.output import print_json
-from gpumon.core.problems import CommandError, ExitCode, Problem
+from gpumon.core.problems import ExitCode, Problem
 
 if TYPE_CHECKING:
     from gpumon.operations.training_jobs.report import TrainingJobReport
@@ -51,15 +51,9 @@ def jobs(hosts: str | None, dump: Path | None, as_json: bool) -> int:
 
 
 def _show_hosts(hosts: str, *, as_json: bool) -> int:
-    from gpumon.fleet.model import FleetError
-    from gpumon.operations.fleet.ssh import parse_hosts
     from gpumon.operations.training_jobs.hosts import merged_jobs, read_hosts
 
-    try:
-        names = parse_hosts(hosts, None)
-    except FleetError as error:
-        raise CommandError(error.problem, ExitCode.USAGE) from error
-    results = read_hosts(names)
+    results = read_hosts(named_hosts(hosts))
     problems = [result.problem for result in results if result.problem is not None]
     return _show(merged_jobs(results), problems, as_json=as_json)
 

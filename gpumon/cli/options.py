@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from gpumon.cli.appearance import ThemeName, default_theme
 from gpumon.core.ascii_fallback import Symbols, enable_ascii_fallback
+from gpumon.core.problems import CommandError, ExitCode
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS, MAX_HISTORY_SECONDS, MIN_HISTORY_SECONDS
 from gpumon.core.units import parse_duration, parse_size
 
@@ -283,3 +284,18 @@ def since_option(command: Command) -> Command:
         metavar="DURATION|TIME",
         help="Where to start: a duration before the end, such as 10m, or a time, such as 2026-05-01T14:30.",
     )(command)
+
+
+def named_hosts(text: str) -> list[str]:
+    """The hosts of the option --hosts.
+
+    Raises:
+        CommandError: A name is not valid, or there are too many.
+    """
+    from gpumon.fleet.model import FleetError
+    from gpumon.operations.fleet.ssh import parse_hosts
+
+    try:
+        return parse_hosts(text, None)
+    except FleetError as error:
+        raise CommandError(error.problem, ExitCode.USAGE) from error
