@@ -37,7 +37,7 @@ from gpumon.operations.why.examination import (
 )
 from gpumon.operations.why.host import HostObserver
 from gpumon.operations.why.proc_times import read_main_thread
-from gpumon.probe.attach.target import no_such_process
+from gpumon.probe.attach.refusals import RefusalError
 from gpumon.stacks.outside import OutsideError, sample_main_thread
 
 _HERTZ: Final = 20
@@ -72,7 +72,7 @@ def examine_outside(pid: int, seconds: float | None = None, listener: Listener =
     folder = Path("/proc", str(pid))
     stat = find_stat(folder)
     if stat is None or stat.has_ended:
-        raise no_such_process(pid)
+        raise RefusalError("no_process", pid=pid)
     ranks = rank_variables(read_environment(folder)[0])
     subject = Subject(pid, find_command(folder, _COMMAND_LENGTH), ranks.rank, ranks.world_size)
     observer = DeviceObserver(pid) if _may_use_gpu(folder) else None
