@@ -7,7 +7,7 @@ from typing import Final
 
 from gpumon.core.json_fields import Json, as_count, as_list, as_number, as_object, as_text, required
 from gpumon.core.model import Device
-from gpumon.core.problems import CommandError, ExitCode
+from gpumon.core.problems import CommandError, ExitCode, Problem
 from gpumon.core.record_codec import from_json
 from gpumon.core.step_classes import LABELS
 from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, SlownessEvidence, StepAccount
@@ -36,7 +36,8 @@ def examine_hosts(hosts: Sequence[str], arguments: Sequence[str], ssh: Sequence[
     """
     command = shlex.join(["gpumon", "why", "--json", "--no-trace", *arguments])
     answers = run_on_hosts(hosts, command, parse_reports, _EXIT_CODES, MAX_SECONDS + _MORE_SECONDS, ssh)
-    problems = {answer.host: answer.problem for answer in answers if answer.problem is not None}
+    problems: dict[int | str, Problem] = {}
+    problems.update((answer.host, answer.problem) for answer in answers if answer.problem is not None)
     reports = [report for answer in answers for report in answer.value or ()]
     if not reports:
         raise CommandError(next(iter(problems.values())), ExitCode.MISSING_PREREQUISITE)
