@@ -182,7 +182,7 @@ class FrameIterator:
     """
 
     def __init__(self, stream: "Stream") -> None:
-        from gpumon.operations.frame_source import FrameSource
+        from gpumon.operations.one_shot import FrameSource
 
         self._source = FrameSource(stream)
         self._stream = stream
@@ -202,8 +202,7 @@ class FrameIterator:
             GpumonError: The collector sent no frame.
             StopIteration: The iterator was closed.
         """
-        from gpumon.operations.frame_source import FIRST_FRAME_SECONDS
-        from gpumon.operations.one_shot import SILENT
+        from gpumon.operations.one_shot import FIRST_FRAME_SECONDS, SILENT
 
         waited = 0.0
         with self._lock:
@@ -510,7 +509,7 @@ def why(pid: int, seconds: float | None = None, *, trace: bool = False) -> "WhyR
     Raises:
         GpumonError: There is no such process, it has no probe, or no step ended.
     """
-    from gpumon.operations.why.trace import examine_process
+    from gpumon.operations.why.processes import examine_process
 
     with _public_errors():
         return examine_process(pid, seconds, has_trace=trace)

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.nvml_mock import NvmlMock, build, compiler
-from tests.perf.snapshot_file import write as write_snapshot
 
 _MAX_ID_LENGTH = 80
 
@@ -75,14 +74,6 @@ def nvml_mock(tmp_path_factory: pytest.TempPathFactory) -> NvmlMock:
 def old_nvml_mock(tmp_path_factory: pytest.TempPathFactory) -> NvmlMock:
     """The stand-in of a driver of about 2020, without the second versions of calls."""
     return _built(tmp_path_factory, old=True)
-
-
-@pytest.fixture(scope="session")
-def large_snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A memory snapshot that takes seconds to read."""
-    path = tmp_path_factory.mktemp("snapshot") / "large.pickle"
-    write_snapshot(path, 30_000_000)
-    return path
 
 
 @pytest.fixture

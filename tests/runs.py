@@ -5,7 +5,7 @@ from typing import Any
 
 from gpumon.core.workload_metrics import Measurement, WorkloadMetric
 from gpumon.insight.workload_verdict import sample_of
-from gpumon.operations.run_target import CPU, gpu_target
+from gpumon.operations.device_selection import CPU, gpu_target
 from gpumon.operations.workload import MetricChange, WorkloadRun
 from gpumon.workload_runs.catalogue import RunRequest, WorkloadInfo
 from gpumon.workload_runs.parameters import ParameterKind, Value, WorkloadParameter

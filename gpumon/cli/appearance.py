@@ -75,7 +75,7 @@ class AppearanceReader:
         Raises:
             ValueError: There is no such table or column, or the value is not a list of ids.
         """
-        from gpumon.present.table_columns import column_ids
+        from gpumon.present.paint.columns import column_ids
 
         tables = column_ids()
         if table not in tables:

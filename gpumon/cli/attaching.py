@@ -1,23 +1,26 @@
-"""What every command that needs a probe shares: who is meant, and the question before the probe is loaded."""
+"""What commands that need a probe share: who is meant, the question before it is loaded, and files that it wrote."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gpumon.cli.options import Command, load_probe_option
+from gpumon.cli.options import Command, options
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.text import safe_text
+from gpumon.core.units import bytes_text, file_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpumon.operations.recorded_file import RecordedFile
     from gpumon.operations.targets import TrainingTarget
 
 
 def attach_options(command: Command) -> Command:
     """The options of every command that may load a probe."""
-    flag = click.option("--attach", is_flag=True, help="Load the probe without a question if the process has none.")
-    return load_probe_option(flag(command))
+    return options("load-probe")(options("attach-or-ask")(command))
 
 
 def chosen_target(text: str | None) -> "TrainingTarget":
@@ -89,3 +92,33 @@ def _no_probe(pids: "tuple[int, ...]", clause: str) -> Problem:
 
 def _has_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def default_path(kind: str, pid: int, suffix: str) -> Path:
+    """A name in the current folder, such as ``trace-4711-20260501-143000.json.gz``."""
+    return Path(f"{kind}-{pid}-{file_stamp()}{suffix}")
+
+
+def path_of(output: Path, pid: int) -> Path:
+    """The file of one of several processes: the PID comes before the suffixes."""
+    stem, dot, suffixes = output.name.partition(".")
+    return output.with_name(f"{stem}-{pid}{dot}{suffixes}")
+
+
+def save(file: "RecordedFile", target: Path, hint: str) -> None:
+    """Move a file to its path, and print where it is and what its reader must know.
+
+    Raises:
+        CommandError: There is no file, or it cannot be written.
+    """
+    from gpumon.operations.recorded_file import move_file
+
+    if file.path is None:
+        assert file.problem is not None
+        reason = f"Process {file.pid}: {file.problem.reason}"
+        raise CommandError.missing(file.problem.code, reason, file.problem.remedy)
+    move_file(file.path, target)
+    size = bytes_text(target.stat().st_size)
+    click.echo(f"Wrote {safe_text(str(target), 200)} ({size}). {hint}", err=True)
+    for note in file.notes:
+        click.echo(f"Process {file.pid}: {note}", err=True)

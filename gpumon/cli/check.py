@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from gpumon.cli.options import debug_option, json_option
+from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json
 
 
@@ -45,17 +45,7 @@ class NagiosCommand(click.Command):
 
 
 @click.command(cls=NagiosCommand, short_help="Check whether this node may take a job.")
-@click.option("--level", "-r", type=click.IntRange(1, 2), default=1, show_default=True, help="How much is checked.")
-@click.option(
-    "--expect-gpus", type=click.IntRange(0), metavar="COUNT", help="Critical unless this number of GPUs responds."
-)
-@click.option(
-    "--expect-model", default="", metavar="TEXT", help="Critical unless every GPU has this in its name, such as H200."
-)
-@click.option("--ignore", multiple=True, metavar="ID", help="Leave a check out, such as gpu.mig; may be repeated.")
-@click.option("--force", is_flag=True, help="At level 2, run workloads on GPUs that are in use, too.")
-@click.option("--python", metavar="PATH", help="At level 2, the interpreter that has torch.")
-@json_option("check")
+@options("check")
 @debug_option
 def check(  # noqa: PLR0917 - click passes them by name
     level: int,
@@ -64,12 +54,14 @@ def check(  # noqa: PLR0917 - click passes them by name
     ignore: tuple[str, ...],
     force: bool,
     python: str | None,
+    max_time: float,
     as_json: bool,
 ) -> int:
     """Check this node for a scheduler, a prolog or monitoring, and print one line.
 
     Level 1 starts nothing on a GPU and takes about a second; level 2 also starts CUDA and runs short workloads on GPUs
-    that no process uses. Exits as Nagios plugins do: 0 OK, 1 warning, 2 critical, 3 unknown.
+    that no process uses; level 3 also runs NCCL between them, and loads them until the time is over. Exits as Nagios
+    plugins do: 0 OK, 1 warning, 2 critical, 3 unknown.
     """
     from gpumon.health.checks import Status, document, verdict
     from gpumon.health.doctor.facts import Expected
@@ -79,7 +71,8 @@ def check(  # noqa: PLR0917 - click passes them by name
     if unknown:
         raise click.BadParameter(f"There is no check {unknown[0]}.", param_hint="--ignore")
     expected = Expected(expect_gpus, expect_model)
-    result = check_node(NodeOptions(level, expected, frozenset(ignore), force, python))
+    options = NodeOptions(level, expected, frozenset(ignore), force, python, max_seconds=max_time)
+    result = check_node(options)
     line = summary_line(result, expected)
     if as_json:
         print_json({**document(result.checks), "summary": line})

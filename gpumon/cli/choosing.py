@@ -1,52 +1,16 @@
 """`gpumon pick` and `gpumon wait`: choose GPUs for a program that is about to start, or wait until a GPU is free."""
 
 import time
-from typing import Final
 
 import click
 
-from gpumon.cli.options import AnyDuration, Size, debug_option, interval_option, json_option
+from gpumon.cli.options import debug_option, interval_option, options
 from gpumon.cli.output import print_json
 from gpumon.core.problems import ExitCode
 
 
-class Percent(click.ParamType[float]):
-    """A percentage such as ``90%`` or ``90``."""
-
-    name = "percent"
-
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number."""
-        try:
-            percent = float(str(value).strip().removesuffix("%"))
-        except ValueError:
-            percent = -1.0
-        if not 0 <= percent <= 100:
-            self.fail(f"{value!r} is not a percentage such as 90%.", param, ctx)
-        return percent
-
-
-_PERCENT: Final = Percent()
-
-
 @click.command(short_help="Wait until a GPU is free, or a process ends.")
-@click.option(
-    "--gpu", "--device", "gpu", metavar="DEVICE", help="The GPUs: an index, a range, a UUID, cuda:0, all, or a list."
-)
-@click.option("--free", is_flag=True, help="Wait until no process uses the GPUs.")
-@click.option("--memory-above", type=_PERCENT, metavar="PERCENT", help="Wait until more of the memory is in use.")
-@click.option("--utilization-below", type=_PERCENT, metavar="PERCENT", help="Wait until the utilization is lower.")
-@click.option(
-    "--for",
-    "duration",
-    type=AnyDuration(),
-    envvar="GPUMON_WAIT_FOR",
-    default=0.0,
-    metavar="DURATION",
-    help="How long it must be true.",
-)
-@click.option("--pid", type=click.IntRange(1), metavar="PID", help="Wait until this process ends.")
-@click.option("--timeout", type=AnyDuration(), metavar="DURATION", help="Longest time to wait.")
+@options("wait")
 @interval_option
 @debug_option
 def wait(  # noqa: PLR0917 - click passes them by name
@@ -77,7 +41,7 @@ def wait(  # noqa: PLR0917 - click passes them by name
     if pid is not None:
         sentence = waiting.wait_for_process(pid, deadline)
     else:
-        from gpumon.operations.frame_source import live_frames
+        from gpumon.operations.one_shot import live_frames
 
         with live_frames(interval) as source:
             watch = waiting.GpuWatch(gpu or "", conditions, duration)
@@ -90,34 +54,7 @@ def wait(  # noqa: PLR0917 - click passes them by name
 
 
 @click.command(short_help="Choose free GPUs for a program.")
-@click.option("--count", type=click.IntRange(1, 64), default=1, show_default=True, help="How many GPUs.")
-@click.option(
-    "--gpu",
-    "--device",
-    "device",
-    default="all",
-    show_default=True,
-    metavar="DEVICE",
-    envvar=("GPUMON_PICK_GPU", "GPUMON_PICK_DEVICE"),
-    help="Choose from these GPUs.",
-)
-@click.option(
-    "--free-memory",
-    type=Size(),
-    metavar="SIZE",
-    help="Free memory of each GPU, such as 20G; then other processes may use the GPU too.",
-)
-@click.option(
-    "--idle",
-    type=AnyDuration(),
-    metavar="DURATION",
-    help="Also take a GPU whose processes have not computed for this long; gpumon watches them until then.",
-)
-@click.option("--wait", is_flag=True, help="Wait until enough GPUs fit.")
-@click.option("--timeout", type=AnyDuration(), metavar="DURATION", help="Longest time to wait.")
-@click.option("--index", is_flag=True, help="Print indices of nvidia-smi in place of UUIDs.")
-@click.option("--pid", type=click.IntRange(1), metavar="PID", help="Reserve for this process.  [default: the caller]")
-@json_option("pick")
+@options("pick")
 @debug_option
 def pick(  # noqa: PLR0917 - click passes them by name
     count: int,

@@ -16,15 +16,12 @@ from gpumon.cli.options import (
     debug_option,
     history_option,
     interval_option,
-    json_option,
-    load_probe_option,
+    options,
     read_only_option,
     screen_options,
-    since_option,
-    speed_option,
 )
 from gpumon.cli.output import print_json
-from gpumon.cli.screen import show
+from gpumon.cli.screen import has_screen, show
 from gpumon.core.problems import ExitCode
 
 if TYPE_CHECKING:
@@ -57,11 +54,19 @@ _EPILOG: Final = (
 @history_option
 @screen_options
 @read_only_option
-@load_probe_option
+@options("load-probe")
+@options("at")
 @debug_option
 @click.pass_context
 def gpumon(  # noqa: PLR0917 - click passes them by name
-    context: click.Context, interval: float, history: float, theme: str, mouse: bool, read_only: bool, load_probe: str
+    context: click.Context,
+    interval: float,
+    history: float,
+    theme: str,
+    mouse: bool,
+    read_only: bool,
+    load_probe: str,
+    at: str | None,
 ) -> None:
     """Monitor the NVIDIA GPUs of this host.
 
@@ -70,7 +75,12 @@ def gpumon(  # noqa: PLR0917 - click passes them by name
     if context.invoked_subcommand is not None:
         context.default_map = {context.invoked_subcommand: command_defaults(context, context.invoked_subcommand)}
         return
-    if not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb"}:
+    if at is not None:
+        from gpumon.streams.replay import open_moment
+        from gpumon.streams.ring import host_ring
+
+        show(open_moment(host_ring(), at), theme, mouse, history, is_read_only=read_only)
+    if not has_screen(reads_keys=False):
         from gpumon.cli.status import status  # late, as all commands
 
         context.invoke(status)
@@ -90,7 +100,7 @@ def gpumon(  # noqa: PLR0917 - click passes them by name
 
 
 @gpumon.command(short_help="Play the bundled recording.")
-@speed_option
+@options("speed")
 @history_option
 @screen_options
 @read_only_option
@@ -114,16 +124,7 @@ def demo(speed: float, history: float, theme: str, mouse: bool, read_only: bool)
     metavar="DURATION",
     help="How long to record.  [default: until interrupted]",
 )
-@click.option(
-    "--anonymize",
-    is_flag=True,
-    help="Remove host and user names, UUIDs, directories and command-line arguments.",
-)
-@click.option(
-    "--activity/--no-activity",
-    default=True,
-    help="Record SM, tensor and DRAM activity, NVLink, PCIe and energy of all GPUs.  [default: --activity]",
-)
+@options("record")
 @debug_option
 def record(file: Path, interval: float, duration: float | None, anonymize: bool, activity: bool) -> None:
     """Record this host to FILE, compressed if the name ends in .gz, or to standard output if FILE is -.
@@ -140,8 +141,8 @@ def record(file: Path, interval: float, duration: float | None, anonymize: bool,
 
 @gpumon.command(short_help="Play a recording, or frames from a pipe.")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
-@speed_option
-@since_option
+@options("speed")
+@options("since")
 @history_option
 @screen_options
 @read_only_option
@@ -172,15 +173,8 @@ def _complete_metrics(context: click.Context, parameter: click.Parameter, incomp
     shell_complete=_complete_metrics,
     help="Metrics to write, by their names in JSON output.  [default: all]",
 )
-@click.option(
-    "--csv/--json",
-    "as_csv",
-    default=True,
-    envvar="GPUMON_EXPORT_CSV",
-    show_default=True,
-    help="Write a CSV table, or one JSON line per GPU and sample.",
-)
-@since_option
+@options("export")
+@options("since")
 @debug_option
 def export(file: Path, metrics: str | None, as_csv: bool, since: str | None) -> None:
     """Write the metrics of the recording FILE, or of standard input if FILE is -, to standard output.
@@ -195,14 +189,7 @@ def export(file: Path, metrics: str | None, as_csv: bool, since: str | None) -> 
 
 
 @gpumon.command(short_help="Open every screen without a terminal and check it.")
-@click.option(
-    "--demo",
-    "use_demo",
-    is_flag=True,
-    envvar="GPUMON_SELFTEST_DEMO",
-    help="Use the bundled recording instead of this host.",
-)
-@click.option("--size", default="160x50", show_default=True, metavar="COLUMNSxROWS", help="Size of the terminal.")
+@options("selftest")
 @click.option(
     "--theme",
     type=ThemeName(),
@@ -210,20 +197,6 @@ def export(file: Path, metrics: str | None, as_csv: bool, since: str | None) -> 
     show_default=True,
     help="Color theme.",
 )
-@click.option(
-    "--screens",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="FOLDER",
-    help="Save an SVG of each screen to this folder.",
-)
-@click.option("--only", metavar="NAME,NAME", help="With --screens: only these screens, by the names of their files.")
-@click.option(
-    "--movie",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Save a tour through the screens as an animated SVG.",
-)
-@json_option("selftest")
 @debug_option
 def selftest(  # noqa: PLR0917 - click passes them by name
     use_demo: bool, size: str, theme: str, screens: Path | None, only: str | None, movie: Path | None, as_json: bool
@@ -278,19 +251,23 @@ gpumon.commands.update(
     explain="explain:explain",
     exporter="exporter:exporter",
     fleet="fleet:fleet",
-    hang="hang:hang",
-    job="job:job",
+    hang="jobs:hang",
+    job="jobs:job",
     jobs="jobs:jobs",
+    last="recorder:last",
     man="shell_support:man",
     memory="host_reports:memory",
     pick="choosing:pick",
+    recorder="recorder:recorder",
     report="report:report",
     results="results:results",
     run="run:run",
     snapshot="snapshot:snapshot",
+    ssh="ssh:ssh",
     status="status:status",
     topology="host_reports:topology",
     trace="trace:trace",
+    **{"try": "experiment:try_command"},
     wait="choosing:wait",
     watch="watch:watch",
     why="why:why",

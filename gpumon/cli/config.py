@@ -14,7 +14,6 @@ import click
 from gpumon.cli.appearance import Appearance, AppearanceReader, ThemeName
 from gpumon.cli.config_file import Fault, Toml, UnusableFileError, config_path, line_of, parse, read_text
 from gpumon.cli.notify_config import NOTIFY, notify_value
-from gpumon.cli.options import AnyDuration, Duration
 from gpumon.core.text import safe_text
 
 SHARED: Final = ("interval", "theme", "mouse", "history", "speed", "read_only", "load_probe")
@@ -29,7 +28,7 @@ _KEYMAP: Final = "keymap"
 _FIRST_TABLES: Final = (_FORMER_ALERTS, _THEMES)
 """Tables that are read before the others: a former name before the name of now, themes before the choice of one."""
 
-_NOT_IN_FILE: Final = frozenset({"yes", "attach", "debug", "help", "version", "path", "init", "install"})
+_NOT_IN_FILE: Final = frozenset({"at", "yes", "attach", "debug", "help", "version", "path", "init", "install"})
 """Options that the file cannot set: a start next to other processes, for example, is confirmed each time."""
 _TYPE_NAMES: Final[Mapping[type, str]] = {
     bool: "true or false",
@@ -167,11 +166,7 @@ class _Reader:
 
 
 class _Known:
-    """The tables and options that the file may name.
-
-    Args:
-        commands: The group of all commands.
-    """
+    """The tables and options that the file may name."""
 
     def __init__(self, commands: click.Group) -> None:
         self.tables = (*commands.commands, *_ALERT_TABLES, *AppearanceReader.TABLES, NOTIFY)
@@ -277,7 +272,7 @@ def _single_value(option: click.Option, value: object) -> object:
 def _accepted_types(option: click.Option) -> tuple[type, ...]:
     if option.is_flag:
         return (bool,)
-    if isinstance(option.type, (Duration, AnyDuration)):
+    if option.type.name == "duration":
         return (str, int, float)
     return (float, int) if isinstance(option.type, (click.types.FloatParamType, click.types.IntParamType)) else (str,)
 

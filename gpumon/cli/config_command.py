@@ -15,7 +15,7 @@ from gpumon.cli.config_file import config_path, line_of
 from gpumon.cli.group import command_defaults, config
 from gpumon.cli.notify_config import DEFAULTS as NOTIFY_DEFAULTS
 from gpumon.cli.notify_config import NOTIFY
-from gpumon.cli.options import debug_option
+from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json
 from gpumon.core.new_files import new_file
 from gpumon.core.problems import CommandError, ProblemCode
@@ -64,9 +64,7 @@ class ConfigKey:
 
 
 @click.command("config", short_help="Show or create the configuration file.")
-@click.option("--json", "as_json", is_flag=True, envvar="GPUMON_CONFIG_JSON", help="Print one JSON document.")
-@click.option("--path", is_flag=True, help="Print the path of the file.")
-@click.option("--init", is_flag=True, help="Create a file that lists every key as a comment.")
+@options("config")
 @debug_option
 @click.pass_context
 def config_command(context: click.Context, as_json: bool, path: bool, init: bool) -> None:
@@ -167,7 +165,7 @@ def _theme_keys(content: Config) -> Iterator[ConfigKey]:
 
 
 def _column_keys(content: Config) -> Iterator[ConfigKey]:
-    from gpumon.present.table_columns import column_ids
+    from gpumon.present.paint.columns import column_ids
 
     for table, ids in column_ids().items():
         chosen = content.appearance.columns.get(table)
@@ -203,6 +201,8 @@ def _option_key(  # noqa: PLR0917 - everything that is known about one option
 ) -> ConfigKey:
     default = _default(option)
     plain = [*value] if isinstance(value, tuple) else default if value is None else value
+    if isinstance(default, str) and value == option.type.convert(default, option, None):
+        plain = default  # as it is written: 7d, 150M
     if source is ParameterSource.COMMANDLINE:
         return ConfigKey(key, plain, default, COMMAND_LINE)
     if source is ParameterSource.ENVIRONMENT:

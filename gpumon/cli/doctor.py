@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from gpumon.cli.options import debug_option
+from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json, report_width
 from gpumon.core.problems import ExitCode
 
@@ -19,14 +19,7 @@ _PROGRESS_SECONDS: Final = 0.5
 
 
 @click.command(short_help="Check whether this host is ready for PyTorch.")
-@click.option("--json", "as_json", is_flag=True, envvar="GPUMON_DOCTOR_JSON", help="Print one JSON document.")
-@click.option(
-    "--bundle",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the checks and their facts to a new file for sharing, without names, addresses, or secrets.",
-)
-@click.option("--python", metavar="PATH", help="Check only this interpreter. Default: every one that gpumon finds.")
+@options("doctor")
 @debug_option
 def doctor(as_json: bool, bundle: Path | None, python: str | None) -> int:
     """Check the driver, GPUs, host, environment, and the PyTorch of each Python, and show how to fix problems.

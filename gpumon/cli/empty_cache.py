@@ -4,13 +4,13 @@ import sys
 
 import click
 
-from gpumon.cli.options import debug_option, read_only_option
+from gpumon.cli.options import debug_option, options, read_only_option
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 
 
 @click.command("empty-cache", short_help="Have a process empty its PyTorch cache.")
 @click.argument("pid", type=click.IntRange(1))
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@options("empty-cache")
 @read_only_option
 @debug_option
 def empty_cache(pid: int, yes: bool, read_only: bool) -> int:
@@ -23,8 +23,8 @@ def empty_cache(pid: int, yes: bool, read_only: bool) -> int:
             ProblemCode.NO_PERMISSION, "gpumon is read-only.", "Remove --read-only or GPUMON_READ_ONLY."
         )
     from gpumon.operations import empty_cache as emptying
+    from gpumon.operations.gpu_processes import Owner
     from gpumon.operations.recorded_file import connected_watcher
-    from gpumon.operations.torch_processes import Owner
     from gpumon.present.process_questions import cache_question
 
     with connected_watcher((pid,)) as watcher:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gpumon.cli.options import debug_option
+from gpumon.cli.options import debug_option, options
 from gpumon.core.problems import ExitCode
 
 _PYTHON_HELP = "The interpreter of the environment, instead of that of the active environment or PATH."
@@ -15,10 +15,7 @@ _PYTHON_HELP = "The interpreter of the environment, instead of that of the activ
 
 @click.command(short_help="Load the probe into every later training run.")
 @click.option("--python", metavar="PROGRAM", help=_PYTHON_HELP)
-@click.option(
-    "--shell", is_flag=True, help="In programs that are started from this user's shell, not in an environment."
-)
-@click.option("--status", is_flag=True, help="Only report where it is enabled.")
+@options("enable")
 @debug_option
 def enable(python: str | None, shell: bool, status: bool) -> int:
     """Have every PyTorch process that you start later carry the probe, so that nothing has to be attached.

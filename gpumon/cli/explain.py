@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from gpumon.cli.options import debug_option
+from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json
 from gpumon.cli.shell_support import complete_error
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
@@ -38,18 +38,7 @@ _HINT: Final = "Paste the error, then press Ctrl-D on an empty line."
 
 @click.command(short_help="Explain an error and how to fix it.")
 @click.argument("paths", metavar="[FILE|TEXT|ID]...", type=click.Path(path_type=Path, allow_dash=True), nargs=-1)
-@click.option(
-    "--more", "is_long", is_flag=True, envvar="GPUMON_EXPLAIN_MORE", help="Also print other fixes, code and sources."
-)
-@click.option("--json", "as_json", is_flag=True, envvar="GPUMON_EXPLAIN_JSON", help="Print one JSON document.")
-@click.option(
-    "--live/--no-live",
-    "is_live",
-    default=None,
-    envvar="GPUMON_EXPLAIN_LIVE",
-    help="Also query this host: memory of each process, driver, Xids. [default: if the driver is loaded]",
-)
-@click.option("--list", "as_list", is_flag=True, envvar="GPUMON_EXPLAIN_LIST", help="List the known errors.")
+@options("explain")
 @click.option(
     "--id",
     "error_id",
@@ -57,13 +46,6 @@ _HINT: Final = "Paste the error, then press Ctrl-D on an empty line."
     envvar="GPUMON_EXPLAIN_ID",
     shell_complete=complete_error,
     help="Explain the known error with this id, such as oom or xid-79.",
-)
-@click.option(
-    "--oom",
-    "is_newest",
-    is_flag=True,
-    envvar="GPUMON_EXPLAIN_OOM",
-    help="Explain the newest report that your probes wrote when memory ran out.",
 )
 @debug_option
 def explain(  # noqa: PLR0917 - click passes them by name

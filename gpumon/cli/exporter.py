@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from gpumon.cli.options import debug_option, interval_option
+from gpumon.cli.options import debug_option, interval_option, options
 from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, Problem, ProblemCode
 
 if TYPE_CHECKING:
@@ -48,9 +48,6 @@ def _host_and_port(address: str) -> tuple[str, int]:
     return host or "0.0.0.0", int(port)  # noqa: S104 - only if the user leaves the address out, as in ":19440"
 
 
-_FILE: Final = click.Path(path_type=Path, dir_okay=False)
-
-
 @click.command(short_help="Serve this host's values to Prometheus.")
 @click.option(
     "--listen",
@@ -60,31 +57,7 @@ _FILE: Final = click.Path(path_type=Path, dir_okay=False)
     metavar="ADDRESS:PORT",
     help="Where to serve the metrics.",
 )
-@click.option(
-    "--textfile",
-    type=_FILE,
-    metavar="FILE",
-    help="Write the metrics to this file at every interval instead, for the textfile collector of node_exporter.",
-)
-@click.option(
-    "--names",
-    type=click.Choice(["gpumon", "dcgm"]),
-    default="gpumon",
-    show_default=True,
-    help="Names and labels of the metrics: gpumon's, or those of NVIDIA's dcgm-exporter for its dashboards.",
-)
-@click.option(
-    "--processes/--no-processes",
-    default=True,
-    help="Export processes, each of which is a new time series.  [default: --processes]",
-)
-@click.option("--tls-certificate", type=_FILE, metavar="FILE", help="Serve HTTPS with this certificate chain (PEM).")
-@click.option("--tls-key", type=_FILE, metavar="FILE", help="The private key of the certificate.")
-@click.option(
-    "--tls-client-ca", type=_FILE, metavar="FILE", help="Accept only clients with a certificate of this authority."
-)
-@click.option("--user", default="", metavar="NAME", help="User name of basic authentication.")
-@click.option("--password-file", type=_FILE, metavar="FILE", help="File whose first line is the password.")
+@options("exporter")
 @interval_option
 @debug_option
 def exporter(  # noqa: PLR0917 - click passes them by name
@@ -117,7 +90,7 @@ def exporter(  # noqa: PLR0917 - click passes them by name
     limit_heap()  # each request has a thread, which would get a separate heap
     security = ServerSecurity(tls_certificate, tls_key, tls_client_ca, user, _password(password_file))
     monitor = HostMonitor(LiveStream(interval), thresholds())
-    with _signals() as stop:
+    with ending_signals() as stop:
         monitor.start()
         try:
             registry = _registry(monitor, names, with_processes=processes)
@@ -146,8 +119,8 @@ class _Stop(threading.Event):
 
 
 @contextmanager
-def _signals() -> Iterator[_Stop]:
-    """Report the signals that end the exporter, so that it stops its collector first."""
+def ending_signals() -> Iterator[_Stop]:
+    """Report the signals that end this command, so that it stops its collector first."""
     stop = _Stop()
     before = {number: signal.signal(number, stop.receive) for number in _SIGNALS}
     try:

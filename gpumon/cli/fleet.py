@@ -1,15 +1,13 @@
 """`gpumon fleet`: the GPUs of many hosts, from Prometheus or through ssh."""
 
-import os
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from gpumon.cli.fleet_source import SOURCE_MISSING, fleet_source, given_options, read_source, source_options
-from gpumon.cli.options import AnyDuration, debug_option, history_option, json_option, screen_options
+from gpumon.cli.options import debug_option, history_option, options, screen_options
 from gpumon.cli.output import print_json
-from gpumon.cli.screen import show
+from gpumon.cli.screen import has_screen, show
 from gpumon.core.problems import CommandError, ExitCode
 from gpumon.core.units import counted
 
@@ -23,10 +21,7 @@ _LOCAL_SECONDS: Final = 5.0
 
 @click.command(short_help="Show the GPUs of many hosts, from Prometheus or through ssh.")
 @source_options
-@click.option(
-    "--usage", type=AnyDuration(), metavar="DURATION", help="With --json: GPU-hours and energy of this time range."
-)
-@json_option("fleet", "Print one JSON document; missing values are null, with the reason.")
+@options("fleet")
 @history_option
 @screen_options
 @debug_option
@@ -41,7 +36,7 @@ def fleet(context: click.Context, /, as_json: bool, usage: float | None, **optio
     source = fleet_source(given_options(context, options))
     if source is None:
         raise click.UsageError(SOURCE_MISSING, context)
-    if as_json or not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb"}:
+    if as_json or not has_screen(reads_keys=False):
         _print(source, usage, as_json=as_json)
         return
     from gpumon.streams.live import LiveStream
@@ -68,9 +63,9 @@ def _print(source: "FleetSource", usage_seconds: float | None, *, as_json: bool)
     from gpumon.fleet.settings import FleetSettings
     from gpumon.fleet.slurm_queue import has_slurm, read_queue
     from gpumon.operations.fleet.document import fleet_document, usage_document
+    from gpumon.operations.fleet.queries import read_usage, with_users
     from gpumon.operations.fleet.report import FleetReport
-    from gpumon.operations.fleet.slurm_join import SlurmJoin
-    from gpumon.operations.fleet.usage import read_usage, with_users
+    from gpumon.operations.fleet.slurm import SlurmJoin
     from gpumon.present.fleet import summary_lines
 
     if usage_seconds is not None and not isinstance(source, FleetSettings):

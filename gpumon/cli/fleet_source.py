@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from gpumon.cli.group import config
-from gpumon.cli.options import Command, Seconds
+from gpumon.cli.options import Command, Seconds, options
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ SOURCE_MISSING: Final = (
     "Name the hosts with --hosts or --hostfile, or the Prometheus with --prometheus URL, or either in [fleet] of the "
     "configuration file."
 )
-_FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
 class _QueryInterval(click.Option):
@@ -35,46 +34,20 @@ class _QueryInterval(click.Option):
 
 _PROMETHEUS: Final = ("prometheus",)
 _SSH: Final = ("hosts", "hostfile")
-_OPTIONS: Final = (
-    click.option("--prometheus", metavar="URL", help="Address of Prometheus, such as http://prometheus:9090."),
-    click.option("--hosts", metavar="HOST,...", help="Hosts to read through ssh, up to 64, instead of Prometheus."),
-    click.option("--hostfile", type=_FILE, metavar="FILE", help="File with a host to read through ssh in each line."),
-    click.option(
-        "--match", default="", metavar="MATCHERS", help='Only these metrics, such as cluster="a",zone=~"b.*".'
-    ),
-    click.option(
-        "--token-file",
-        type=_FILE,
-        metavar="FILE",
-        help=f"File whose first line is a bearer token; else {TOKEN_VARIABLE}.",
-    ),
-    click.option("--user", default="", metavar="NAME", help="User name of basic authentication."),
-    click.option(
-        "--password-file",
-        type=_FILE,
-        metavar="FILE",
-        help=f"File whose first line is the password; else {PASSWORD_VARIABLE}.",
-    ),
-    click.option("--ca-file", type=_FILE, metavar="FILE", help="Certificates of authorities to trust, too (PEM)."),
-    click.option("--certificate", type=_FILE, metavar="FILE", help="Certificate of this client for mutual TLS (PEM)."),
-    click.option("--key", type=_FILE, metavar="FILE", help="The private key of that certificate."),
-    click.option(
-        "--interval",
-        "query_interval",
-        cls=_QueryInterval,
-        type=Seconds(1, 3600),
-        show_default="15; 1 through ssh",
-        metavar="DURATION",
-        help="Seconds between two queries, or two samples through ssh.",
-    ),
+_QUERY_INTERVAL: Final = click.option(
+    "--interval",
+    "query_interval",
+    cls=_QueryInterval,
+    type=Seconds(1, 3600),
+    show_default="15; 1 through ssh",
+    metavar="DURATION",
+    help="Seconds between two queries, or two samples through ssh.",
 )
 
 
 def source_options(command: Command) -> Command:
     """The options of every command that reads a fleet."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return options("fleet-source")(_QUERY_INTERVAL(command))
 
 
 def given_options(context: click.Context, options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -117,6 +90,21 @@ def fleet_source(options: Mapping[str, Any]) -> "FleetSource | None":
             hosts = parse_hosts(options.get("hosts") or None, None if file is None else Path(file))
             return HostsSettings(tuple(hosts), options.get("query_interval") or HOSTS_INTERVAL_SECONDS)
         return _prometheus(options)
+    except FleetError as error:
+        raise CommandError(error.problem, ExitCode.USAGE) from error
+
+
+def named_hosts(text: str) -> list[str]:
+    """The hosts of the option --hosts.
+
+    Raises:
+        CommandError: A name is not valid, or there are too many.
+    """
+    from gpumon.fleet.model import FleetError
+    from gpumon.operations.fleet.ssh import parse_hosts
+
+    try:
+        return parse_hosts(text, None)
     except FleetError as error:
         raise CommandError(error.problem, ExitCode.USAGE) from error
 

@@ -3,14 +3,13 @@
 import click
 
 from gpumon.cli.attaching import attach_options, chosen_target, require_probes
-from gpumon.cli.options import debug_option, json_option
+from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json, print_lines, report_width
 from gpumon.core.problems import CommandError, ExitCode, Problem
 
 
 @click.command(short_help="Show the hardware of every GPU.")
-@click.option("--reference", is_flag=True, help="Print the data sheets of current NVIDIA GPUs to compare with.")
-@json_option("devices", "Print one JSON document; missing values are null, with the reason.")
+@options("devices")
 @debug_option
 def devices(reference: bool, as_json: bool) -> None:
     """Print the hardware of every GPU: multiprocessors, peak rates, caches, memory, links and MIG; and its data sheet.
@@ -37,9 +36,8 @@ def devices(reference: bool, as_json: bool) -> None:
 
 
 @click.command(short_help="Show what the memory of each GPU is used for.")
-@click.option("--pid", metavar="TARGET", help="Load the probe into this training run first, if it has none.")
+@options("memory")
 @attach_options
-@json_option("memory")
 @debug_option
 def memory(pid: str | None, attach: bool, load_probe: str, as_json: bool) -> None:
     """Print the memory of each GPU: which process holds it, for what, and what would free it.
@@ -53,7 +51,7 @@ def memory(pid: str | None, attach: bool, load_probe: str, as_json: bool) -> Non
         require_probes(chosen_target(pid), attach=attach, policy=load_probe)
     sample = sample_with_probes()
     if as_json:
-        from gpumon.operations.memory_document import memory_document
+        from gpumon.operations.status import memory_document
 
         print_json(memory_document(*sample))
     elif sample.frame.devices:
@@ -64,7 +62,7 @@ def memory(pid: str | None, attach: bool, load_probe: str, as_json: bool) -> Non
 
 
 @click.command(short_help="Show how the GPUs are connected.")
-@json_option("topology", "Print one JSON document; missing values are null, with the reason.")
+@options("topology")
 @debug_option
 def topology(as_json: bool) -> None:
     """Print how the GPUs are connected to each other, to the processors and to the network cards, and what is wrong.

@@ -2,9 +2,11 @@
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -12,7 +14,7 @@ from click.core import ParameterSource
 
 from gpumon.cli.appearance import ThemeName, default_theme
 from gpumon.core.ascii_fallback import Symbols, enable_ascii_fallback
-from gpumon.core.problems import CommandError, ExitCode
+from gpumon.core.text_table import table
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS, MAX_HISTORY_SECONDS, MIN_HISTORY_SECONDS
 from gpumon.core.units import parse_duration, parse_size
 
@@ -43,48 +45,41 @@ class Seconds(NumberRange):
         return super().convert(value, param, ctx)  # type: ignore[arg-type]  # a number as text, or an error
 
 
-class Duration(click.ParamType[float]):
-    """A duration such as ``90s``, ``10m``, ``2h`` or ``1d``; a number without a unit is in seconds."""
+class Parsed(click.ParamType[float]):
+    """A number that a function reads from a text.
 
-    name = "duration"
+    Args:
+        name: What it is: ``duration``, ``size`` or ``percent``.
+        parse: Reads it, or raises a ValueError whose text is a sentence.
+    """
 
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The seconds, if they are in the range."""
-        if not isinstance(value, str):
-            return value
-        try:
-            seconds = parse_duration(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if not MIN_HISTORY_SECONDS <= seconds <= MAX_HISTORY_SECONDS:
-            self.fail(f"{value!r} is not between 1m and 7d.", param, ctx)
-        return seconds
-
-
-class AnyDuration(click.ParamType[float]):
-    """A duration of any length, such as ``30s`` or ``5m``; a number without a unit is in seconds."""
-
-    name = "duration"
+    def __init__(self, name: str, parse: Callable[[str], float]) -> None:
+        self.name = name
+        self._parse = parse
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The seconds."""
+        """The number."""
         try:
-            return parse_duration(value) if isinstance(value, str) else value
+            return self._parse(value) if isinstance(value, str) else value
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-class Size(click.ParamType[float]):
-    """An amount of memory such as ``20G`` or ``512M``, in multiples of 1024."""
+def _parse_history(text: str) -> float:
+    seconds = parse_duration(text)
+    if not MIN_HISTORY_SECONDS <= seconds <= MAX_HISTORY_SECONDS:
+        raise ValueError(f"{text!r} is not between 1m and 7d.")
+    return seconds
 
-    name = "size"
 
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The bytes."""
-        try:
-            return parse_size(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+def _parse_percent(text: str) -> float:
+    try:
+        percent = float(text.strip().removesuffix("%"))
+    except ValueError:
+        percent = -1.0
+    if not 0 <= percent <= 100:
+        raise ValueError(f"{text!r} is not a percentage such as 90%.")
+    return percent
 
 
 class SharedOption(click.Option):
@@ -124,33 +119,87 @@ def environment_warnings(context: click.Context) -> list[str]:
     return warnings
 
 
-def json_option(command_name: str, text: str = "Print one JSON document.") -> Callable[[Command], Command]:
-    """The option for JSON output.
+def options(section: str) -> Callable[[Command], Command]:
+    """The options that ``options.txt`` declares in a section, in the order of the help."""
 
-    Args:
-        command_name: Name of the command, for the environment variable.
-        text: The help text.
-    """
-    return click.option("--json", "as_json", is_flag=True, envvar=f"GPUMON_{command_name.upper()}_JSON", help=text)
+    def add(command: Command) -> Command:
+        for row in reversed(_declared()[section]):
+            command = _option(section, row)(command)
+        return command
 
-
-def csv_option(command_name: str, text: str) -> Callable[[Command], Command]:
-    """The option for CSV output.
-
-    Args:
-        command_name: Name of the command, for the environment variable.
-        text: The help text.
-    """
-    return click.option("--csv", "as_csv", is_flag=True, envvar=f"GPUMON_{command_name.upper()}_CSV", help=text)
+    return add
 
 
-def plot_option(command: Command) -> Command:
-    """The option of every command that can draw plots of results."""
-    return click.option(
-        "--plot/--no-plot",
-        default=None,
-        help="Draw plots, or leave them out.  [default: only on a terminal]",
-    )(command)
+@cache
+def _declared() -> Mapping[str, Sequence[str]]:
+    sections: dict[str, list[str]] = {}
+    for row in table("gpumon.cli", "options"):
+        if row.startswith("==="):
+            sections[row[4:]] = rows = []
+        else:
+            rows.append(row)
+    return sections
+
+
+def _option(section: str, row: str) -> Callable[[Command], Command]:
+    """An option; one whose parameter is called differently still has the variable ``GPUMON_COMMAND_OPTION``."""
+    names, kind, metavar, text = (cell.strip() for cell in row.split(" | "))
+    declared, _, parameter = names.partition(" = ")
+    kind, *words = kind.split()
+    attributes: dict[str, Any] = {"metavar": metavar or None, "help": text, "show_envvar": "env" in words}
+    if parameter:
+        longs = (name[2:].partition("/")[0] for name in declared.split() if name.startswith("--"))
+        variables = [f"GPUMON_{section}_{name}".upper().replace("-", "_") for name in longs]
+        attributes["envvar"] = variables if len(variables) > 1 else variables[0]
+    if kind == "flag":
+        attributes["is_flag"] = True
+    elif kind == "switch":
+        attributes["default"] = None if "unset" in words else True
+    else:
+        attributes["type"] = _TYPES[kind](next(iter(words), ""))
+    if "shared" in words:
+        attributes["cls"] = SharedOption
+    for word in words:
+        name, is_default, value = word.partition("=")
+        if is_default:
+            attributes |= {"default": True if value == "on" else _literal(value), "show_default": True}
+        elif name in _HIDDEN_DEFAULTS:
+            attributes["default"] = _HIDDEN_DEFAULTS[name]
+        elif name == "multiple":
+            attributes["multiple"] = True
+    return click.option(*declared.split(), *([parameter] if parameter else []), **attributes)
+
+
+def _literal(text: str) -> str | float:
+    """A number as a number, as the configuration file has it."""
+    for read in (int, float):
+        with suppress(ValueError):
+            return read(text)
+    return text
+
+
+def _bounds(text: str) -> list[Any]:
+    return [float(bound) if "." in bound else int(bound) for bound in text.split("..") if bound]
+
+
+_TYPES: Final[Mapping[str, Callable[[str], click.ParamType[Any]]]] = {
+    "text": lambda _: click.STRING,
+    "int": lambda bounds: click.IntRange(*_bounds(bounds)),
+    "number": lambda bounds: NumberRange(*_bounds(bounds)),
+    "seconds": lambda bounds: Seconds(*_bounds(bounds)),
+    "duration": lambda _: Parsed("duration", parse_duration),
+    "size": lambda _: Parsed("size", parse_size),
+    "percent": lambda _: Parsed("percent", _parse_percent),
+    "path": lambda _: click.Path(path_type=Path),
+    "file": lambda _: click.Path(path_type=Path, dir_okay=False),
+    "folder": lambda _: click.Path(path_type=Path, file_okay=False),
+    "choice": lambda choices: click.Choice(choices.split(",")),
+}
+_HIDDEN_DEFAULTS: Final = {"empty": "", "zero": 0.0}
+interval_option: Final = options("interval")
+"""The option for the time between frames."""
+read_only_option: Final = options("read-only")
+"""The option of every command that could change something on this host."""
 
 
 def _show_symbols(_: click.Context, __: click.Parameter, value: str | None) -> None:
@@ -198,31 +247,6 @@ def screen_options(command: Command) -> Command:
     )(command)
 
 
-def read_only_option(command: Command) -> Command:
-    """The option of every command that could change something on this host."""
-    return click.option(
-        "--read-only",
-        cls=SharedOption,
-        is_flag=True,
-        show_envvar=True,
-        help="Offer nothing that changes other processes or uses a GPU: no signals, no empty_cache(), no workloads.",
-    )(command)
-
-
-def load_probe_option(command: Command) -> Command:
-    """The option of gpumon and of every command that may load a probe."""
-    return click.option(
-        "--load-probe",
-        cls=SharedOption,
-        type=click.Choice(["ask", "own", "never"]),
-        default="ask",
-        show_default=True,
-        show_envvar=True,
-        help="Before the probe is loaded into a process that has none: ask; ask only for processes of other users; "
-        "never load it.",
-    )(command)
-
-
 def debug_option(command: Command) -> Command:
     """The option of every command for tracebacks: after a failure, users add it at the end of the line."""
     return click.option(
@@ -236,66 +260,15 @@ def _note_debug(context: click.Context, _: click.Parameter, value: bool) -> None
         context.find_root().ensure_object(list).append("debug")
 
 
-def interval_option(command: Command) -> Command:
-    """The option for the time between frames."""
-    return click.option(
-        "--interval",
-        cls=SharedOption,
-        type=Seconds(0.1, 3600),
-        default=1.0,
-        show_default=True,
-        show_envvar=True,
-        metavar="DURATION",
-        help="Time between samples: seconds, or such as 30s or 5m.",
-    )(command)
-
-
-def speed_option(command: Command) -> Command:
-    """The option for the speed of a replay."""
-    return click.option(
-        "--speed",
-        type=NumberRange(0.1, 100),
-        default=1.0,
-        show_default=True,
-        show_envvar=True,
-        metavar="FACTOR",
-        help="Playback speed; 2 plays twice as fast as recorded.",
-    )(command)
-
-
 def history_option(command: Command) -> Command:
     """The option for the length of the history."""
     return click.option(
         "--history",
         cls=SharedOption,
-        type=Duration(),
+        type=Parsed("duration", _parse_history),
         default=DEFAULT_HISTORY_SECONDS,
         show_default="1h",
         show_envvar=True,
         metavar="DURATION",
         help="How much history to keep, from 1m to 7d; older history has a lower resolution.",
     )(command)
-
-
-def since_option(command: Command) -> Command:
-    """The option for the start in a recording."""
-    return click.option(
-        "--since",
-        metavar="DURATION|TIME",
-        help="Where to start: a duration before the end, such as 10m, or a time, such as 2026-05-01T14:30.",
-    )(command)
-
-
-def named_hosts(text: str) -> list[str]:
-    """The hosts of the option --hosts.
-
-    Raises:
-        CommandError: A name is not valid, or there are too many.
-    """
-    from gpumon.fleet.model import FleetError
-    from gpumon.operations.fleet.ssh import parse_hosts
-
-    try:
-        return parse_hosts(text, None)
-    except FleetError as error:
-        raise CommandError(error.problem, ExitCode.USAGE) from error

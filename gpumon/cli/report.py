@@ -4,21 +4,14 @@ from pathlib import Path
 
 import click
 
-from gpumon.cli.options import NumberRange, debug_option, json_option
+from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 
 
 @click.command(short_help="Write a report of a run, from a recording.")
 @click.argument("path", metavar="RECORDING|DIR", type=click.Path(path_type=Path))
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="FOLDER",
-    help="Where to write report.html, report.md and report.json.  [default: DIR, or RECORDING with -report]",
-)
-@click.option("--markdown", "as_markdown", is_flag=True, envvar="GPUMON_REPORT_MARKDOWN", help="Print Markdown only.")
-@json_option("report", "Print one JSON document only; missing values are null.")
+@options("report")
 @debug_option
 def report(path: Path, output: Path | None, as_markdown: bool, as_json: bool) -> None:
     """Write a report of a run: one HTML page that loads nothing, the same as Markdown, and as JSON.
@@ -50,34 +43,31 @@ def report(path: Path, output: Path | None, as_markdown: bool, as_json: bool) ->
 @click.command(short_help="Compare two runs, and fail if one is worse.")
 @click.argument("base", metavar="BASE", type=click.Path(path_type=Path))
 @click.argument("new", metavar="NEW", type=click.Path(path_type=Path))
-@click.option(
-    "--fail-if",
-    "conditions",
-    multiple=True,
-    metavar="CONDITION",
-    envvar="GPUMON_COMPARE_FAIL_IF",
-    help="Such as 'step_time > +5%'; also peak_memory, energy, gpu_hours, useful_share. Can be repeated.",
-)
-@click.option(
-    "--confidence",
-    type=NumberRange(50, 99.9),
-    default=95.0,
-    show_default=True,
-    metavar="PERCENT",
-    help="Of the intervals.",
-)
-@json_option("compare", "Print one JSON document; missing values are null.")
+@options("compare")
 @debug_option
-def compare(base: Path, new: Path, conditions: tuple[str, ...], confidence: float, as_json: bool) -> int:
-    """Compare NEW with BASE: folders of gpumon watch --report, files report.json, or recordings.
+def compare(  # noqa: PLR0917 - click passes them by name
+    base: Path, new: Path, conditions: tuple[str, ...], confidence: float, as_markdown: bool, as_json: bool
+) -> int:
+    """Compare NEW with BASE: folders of gpumon watch --report, files report.json, recordings, or two traces.
 
-    Step times have a confidence interval from a blocked bootstrap, which drift and outliers widen.
+    Step times have a confidence interval from a blocked bootstrap, which drift and outliers widen. Of traces of
+    torch.profiler, the classes of the median step, and kernels and operators that were added, removed, slower or
+    faster, per step.
 
     Exits with 0; with --fail-if, 1 if a condition is shown to hold, and 4 if that is undecided.
     """
-    from gpumon.operations.run_report.compare import compare_reports, differences, parse_condition
+    from gpumon.operations.run_report.document import compare_reports, differences, parse_condition
     from gpumon.operations.run_report.journal import load_report
+    from gpumon.operations.trace_diff import is_trace
 
+    traces = [path for path in (base, new) if is_trace(path)]
+    if len(traces) == 1:
+        other = new if traces[0] == base else base
+        raise click.UsageError(f"{traces[0]} is a trace, and {other} is not: compare two traces, or two runs.")
+    if traces:
+        if conditions:
+            raise click.UsageError("--fail-if is for runs: a trace has no intervals.")
+        return _compare_traces(base, new, as_markdown=as_markdown, as_json=as_json)
     parsed = [parse_condition(text) for text in conditions]
     reports = load_report(base), load_report(new)
     comparisons = compare_reports(*reports, confidence / 100)
@@ -90,6 +80,21 @@ def compare(base: Path, new: Path, conditions: tuple[str, ...], confidence: floa
     else:
         from gpumon.present.text.compare import compare_lines
 
-        click.echo("\n".join(compare_lines(comparisons, changed, list(zip(conditions, states, strict=True)))))
+        shown = compare_lines(comparisons, changed, [*zip(conditions, states, strict=True)], is_markdown=as_markdown)
+        click.echo("\n".join(shown))
     undecided = ExitCode.UNDECIDED if None in states else ExitCode.OK
     return ExitCode.BAD_VERDICT if True in states else undecided
+
+
+def _compare_traces(base: Path, new: Path, *, as_markdown: bool, as_json: bool) -> int:
+    from gpumon.operations.trace_diff import diff_document
+    from gpumon.traces.reader import read
+
+    document = diff_document(read(base).trace, read(new).trace)
+    if as_json:
+        print_json(document)
+    else:
+        from gpumon.present.text.trace_diff import trace_diff_lines
+
+        click.echo("\n".join(trace_diff_lines(document, is_markdown=as_markdown)))
+    return ExitCode.OK

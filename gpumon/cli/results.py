@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gpumon.cli.options import csv_option, debug_option, json_option, plot_option
+from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import plot_width, print_json, terminal_width
 from gpumon.cli.shell_support import complete_workload
 from gpumon.core.problems import CommandError, ProblemCode
@@ -22,20 +22,8 @@ _RECORD_COLUMNS: Final = ("time_seconds", "host", "device_name", "driver", "torc
 
 @click.command(short_help="List saved results, or the history of one workload.")
 @click.argument("name", required=False, shell_complete=complete_workload)
-@click.option(
-    "--gpu",
-    "--device",
-    "device",
-    metavar="DEVICE",
-    default="",
-    envvar=("GPUMON_RESULTS_GPU", "GPUMON_RESULTS_DEVICE"),
-    help="Only a GPU by a part of its name or its UUID, cuda:N or cpu.",
-)
-@click.option("--host", metavar="NAME", default="", help="Only results of this host.")
-@click.option("--since", metavar="DURATION|TIME", help="Only newer results: 7d, or a time such as 2026-05-01T14:30.")
-@json_option("results")
-@csv_option("results", "Print every metric of every result as CSV.")
-@plot_option
+@options("results")
+@options("plot")
 @debug_option
 def results(  # noqa: PLR0917 - click passes them by name
     name: str | None, device: str, host: str, since: str | None, as_json: bool, as_csv: bool, plot: bool | None

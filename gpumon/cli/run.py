@@ -2,14 +2,13 @@
 
 import click
 
-from gpumon.cli.options import AnyDuration, csv_option, debug_option, json_option, plot_option, read_only_option
+from gpumon.cli.options import debug_option, options, read_only_option
 from gpumon.cli.shell_support import complete_workload
 
 
 @click.command(short_help="List the workloads, or show the code of one.")
 @click.argument("name", required=False, shell_complete=complete_workload)
-@click.option("--code", is_flag=True, help="Print the code that the workload NAME measures.")
-@json_option("workloads")
+@options("workloads")
 @debug_option
 def workloads(name: str | None, code: bool, as_json: bool) -> None:
     """List the workloads, or only NAME, and their parameters.
@@ -40,22 +39,8 @@ def workloads(name: str | None, code: bool, as_json: bool) -> None:
     help="cpu, cuda:N in CUDA's order, cuda:all, or an index, a range or a UUID of nvidia-smi; can be given "
     "several times.",
 )
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    envvar="GPUMON_RUN_SET",
-    help="A parameter of the workload; see gpumon workloads.",
-)
-@click.option(
-    "--duration", type=AnyDuration(), metavar="DURATION", help="Maximum run time in seconds, or such as 10m or 1h."
-)
-@click.option("--python", metavar="PATH", help="Python interpreter with torch.  [default: the first one found]")
-@click.option("--yes", is_flag=True, help="Start without confirmation, even if other processes use the GPU.")
-@json_option("run", "Print one JSON line per event.")
-@csv_option("run", "Print the metrics as CSV, and all else on standard error.")
-@plot_option
+@options("run")
+@options("plot")
 @read_only_option
 @debug_option
 def run(  # noqa: PLR0917 - click passes them by name

@@ -11,7 +11,7 @@ import click
 from gpumon.cli.output import plot_width, terminal_width
 from gpumon.core.json_text import json_line
 from gpumon.operations.csv_table import FIGURE_COLUMNS, figure_rows, write_rows
-from gpumon.operations.other_processes import OtherProcess
+from gpumon.operations.gpu_processes import OtherProcess
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.text.run import (
     confirmation_text,

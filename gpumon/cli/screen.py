@@ -2,6 +2,9 @@
 
 import gc
 import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from gpumon.cli.group import appearance, notices, thresholds, warnings
@@ -55,3 +58,33 @@ def show(
     finally:
         stream.close()
     os._exit(code)  # the terminal is restored; a regular exit would wait for threads that wait for the driver
+
+
+def show_files(kind: str, files: Sequence[Path], theme: str, *, mouse: bool) -> int:
+    """Open the screen of snapshots or traces; returns the exit code.
+
+    Args:
+        kind: ``snapshot`` or ``trace``.
+        files: The files.
+        theme: Name of the theme.
+        mouse: Whether the mouse is used.
+    """
+    from gpumon.ui import terminal
+
+    terminal.require()
+    terminal.set_textual_defaults()
+    from gpumon.ui.viewer_app import snapshot_app, trace_app
+
+    app = (snapshot_app if kind == "snapshot" else trace_app)(files, theme, appearance().palettes())
+    return terminal.run(app, app.stop_reading, mouse=mouse)
+
+
+def has_screen(*, reads_keys: bool = True) -> bool:
+    """Whether a screen can be opened: the standard streams are a terminal that is not dumb.
+
+    Args:
+        reads_keys: Whether standard input and standard error must be terminals too.
+    """
+    streams = (sys.stdin, sys.stdout, sys.stderr) if reads_keys else (sys.stdout,)
+    is_terminal = all(stream is not None and stream.isatty() for stream in streams)
+    return is_terminal and os.environ.get("TERM", "") not in {"", "dumb"}

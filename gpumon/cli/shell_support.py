@@ -1,6 +1,8 @@
 """`gpumon completion` and `gpumon man`: shell completion and a manual page, printed or installed for the user."""
 
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -8,8 +10,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from gpumon import __version__
-from gpumon.cli.man import man_page
-from gpumon.cli.options import debug_option
+from gpumon.cli.options import debug_option, options
 from gpumon.core.new_files import replace_file
 from gpumon.core.ownership import root_ownership_problem
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
@@ -25,6 +26,15 @@ _NEXT_STEPS: Final = {
     "zsh": "Add this line to ~/.zshrc before compinit, then open a new shell: fpath=({folder} $fpath)",
     "fish": "Open a new shell.",
 }
+_NEEDS_ESCAPE: Final = re.compile(r"^([.'])", re.MULTILINE)
+_FILES: Final = (
+    ("$XDG_CONFIG_HOME/gpumon/config.toml", "The configuration file; gpumon config lists its keys and their values."),
+    ("$XDG_CONFIG_HOME/gpumon/workloads/", "Workloads of the user."),
+)
+_ENVIRONMENT: Final = (
+    ("GPUMON_OPTION, GPUMON_COMMAND_OPTION", "Sets an option, such as GPUMON_INTERVAL or GPUMON_DEMO_SPEED."),
+    ("NO_COLOR", "If it is set and not empty, the default theme is mono, which uses no colors."),
+)
 
 
 def _print_or_install(text: str, path: Path, mark: str, *, install: bool, next_step: str) -> None:
@@ -82,7 +92,7 @@ def _completion_file(shell: str) -> Path:
 
 @click.command(short_help="Print or install shell completion.")
 @click.argument("shell", type=click.Choice(_SHELLS))
-@click.option("--install", is_flag=True, help="Write the script to the folder from which the shell loads it.")
+@options("completion")
 @debug_option
 @click.pass_context
 def completion(context: click.Context, shell: str, install: bool) -> None:
@@ -98,7 +108,7 @@ def completion(context: click.Context, shell: str, install: bool) -> None:
 
 
 @click.command(short_help="Print or install the manual page.")
-@click.option("--install", is_flag=True, help="Write the page to ~/.local/share/man/man1, where man finds it.")
+@options("man")
 @debug_option
 @click.pass_context
 def man(context: click.Context, install: bool) -> None:
@@ -111,6 +121,81 @@ def man(context: click.Context, install: bool) -> None:
     page = man_page(command, PROGRAM, __version__, _MAN_MARK)
     path = _folder("XDG_DATA_HOME", ".local/share") / "man" / "man1" / f"{PROGRAM}.1"
     _print_or_install(page, path, _MAN_MARK, install=install, next_step="Open it with man gpumon.")
+
+
+# The manual page: the commands, their options and their help as roff
+
+
+def man_page(group: click.Group, name: str, version: str, mark: str) -> str:
+    """The page in roff.
+
+    Args:
+        group: The commands.
+        name: Name of the program.
+        version: Version of the program.
+        mark: A comment by which the page is recognized.
+    """
+    return "\n".join(_page_lines(group, name, version, mark)) + "\n"
+
+
+def _page_lines(group: click.Group, name: str, version: str, mark: str) -> Iterator[str]:
+    summary, _, details = (group.help or "").partition("\n\n")
+    yield f'.\\" {mark}'
+    yield f'.TH {name.upper()} 1 "" "{name} {_roff(version)}" "User Commands"'
+    yield ".SH NAME"
+    yield f"{name} \\- {_roff(summary.rstrip('.'))}"
+    yield ".SH SYNOPSIS"
+    yield f".B {name}"
+    yield "[\\fIOPTIONS\\fR] [\\fICOMMAND\\fR [\\fIARGUMENTS\\fR]]"
+    yield ".SH DESCRIPTION"
+    yield from _paragraphs(summary)
+    if details:
+        yield ".PP"
+        yield from _paragraphs(details)
+    yield ".SH OPTIONS"
+    yield from _page_options(group, name)
+    yield ".SH COMMANDS"
+    for command_name, command in sorted(group.commands.items()):
+        yield from _page_command(command_name, command, name)
+    yield ".SH ENVIRONMENT"
+    for variable, text in _ENVIRONMENT:
+        yield from (".TP", f".B {_roff(variable)}", _roff(text))
+    yield ".SH FILES"
+    for path, text in _FILES:
+        yield from (".TP", f".I {_roff(path)}", _roff(text))
+    yield ".SH NOTES"
+    yield from _paragraphs(group.epilog or "")
+
+
+def _page_command(command_name: str, command: click.Command, name: str) -> Iterator[str]:
+    context = click.Context(command, info_name=f"{name} {command_name}")
+    yield f".SS {name} {command_name}"
+    yield f"\\fB{name} {command_name}\\fR {_roff(' '.join(command.collect_usage_pieces(context)))}"
+    yield ".PP"
+    yield from _paragraphs(command.help or "")
+    yield from _page_options(command, command_name)
+
+
+def _page_options(command: click.Command, name: str) -> Iterator[str]:
+    context = click.Context(command, info_name=name)
+    for option in command.get_params(context):
+        record = option.get_help_record(context) if isinstance(option, click.Option) else None
+        if record is not None:
+            names, text = record
+            yield from (".TP", f".B {_roff(names)}", _roff(" ".join(text.split())))
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    for number, paragraph in enumerate(text.strip().split("\n\n")):
+        if number:
+            yield ".PP"
+        yield _roff(" ".join(paragraph.split()))
+
+
+def _roff(text: str) -> str:
+    """A text in which roff finds no instructions."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    return _NEEDS_ESCAPE.sub(r"\\&\1", escaped)
 
 
 # Values of arguments and options

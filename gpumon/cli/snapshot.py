@@ -1,17 +1,15 @@
 """`gpumon snapshot`: what PyTorch's allocator held over time, and which stacks allocated it."""
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from gpumon.cli.attaching import attach_options, chosen_target, require_probes
-from gpumon.cli.group import appearance
-from gpumon.cli.options import AnyDuration, debug_option, screen_options
+from gpumon.cli.attaching import attach_options, chosen_target, default_path, require_probes, save
+from gpumon.cli.options import debug_option, options, screen_options
 from gpumon.cli.output import print_json, print_lines, report_width
-from gpumon.cli.recorded import default_path, save
+from gpumon.cli.screen import has_screen, show_files
 from gpumon.core.problems import ExitCode
 from gpumon.core.text import safe_text
 
@@ -19,49 +17,13 @@ if TYPE_CHECKING:
     from gpumon.snapshots.model import Snapshot
 
 _DEFAULT_WIDTH: Final = 110
-_DEFAULT_TOP: Final = 20
-_MAX_TOP: Final = 10_000
 _HINT: Final = "Open it with gpumon snapshot or on pytorch.org/memory_viz."
 
 
 @click.command(short_help="Show a PyTorch memory snapshot.")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.argument("file2", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--pid",
-    metavar="TARGET",
-    help="Take the snapshot of this running process in place of reading FILE: a PID, or the name of a job, whose first "
-    "rank counts.",
-)
-@click.option(
-    "--record",
-    type=AnyDuration(),
-    default=0.0,
-    metavar="DURATION",
-    help="With --pid: record the memory history for this long first, such as 30s, up to 2m.  [default: no history]",
-)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="With --pid: the new file, compressed if it ends in .gz.  [default: snapshot-PID-TIME.pickle]",
-)
-@click.option("--yes", is_flag=True, help="With --pid: do not ask for confirmation.")
-@click.option("--json", "as_json", is_flag=True, envvar="GPUMON_SNAPSHOT_JSON", help="Print one JSON document.")
-@click.option(
-    "--top",
-    type=click.IntRange(1, _MAX_TOP),
-    default=_DEFAULT_TOP,
-    show_default=True,
-    envvar="GPUMON_SNAPSHOT_TOP",
-    help="Number of stacks in text and JSON output. The screen shows all of them.",
-)
-@click.option(
-    "--perfetto",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the history with the 20,000 largest allocations to a new file for ui.perfetto.dev.",
-)
+@options("snapshot")
 @attach_options
 @screen_options
 @debug_option
@@ -107,7 +69,7 @@ def snapshot(  # noqa: PLR0917 - click passes them by name
         file = _record(rank.pids[0], record, output)
     if as_json or perfetto is not None or not has_screen():
         return _print(file, file2, as_json=as_json, top=top, perfetto=perfetto)
-    return _open_screen(file, file2, theme, mouse=mouse)
+    return show_files("snapshot", (file,) if file2 is None else (file, file2), theme, mouse=mouse)
 
 
 def _is_confirmed(pid: int, seconds: float) -> bool:
@@ -126,8 +88,7 @@ def _is_confirmed(pid: int, seconds: float) -> bool:
 
 def _record(pid: int, seconds: float, output: Path | None) -> Path:
     """Have a process write a snapshot; return the file."""
-    from gpumon.operations.record_snapshot import MAX_SECONDS, record_snapshot
-    from gpumon.operations.recorded_file import connected_watcher, refuse_existing
+    from gpumon.operations.recorded_file import MAX_SECONDS, connected_watcher, record_snapshot, refuse_existing
 
     if seconds > MAX_SECONDS:
         raise click.UsageError(f"--record takes up to {MAX_SECONDS:.0f} s.")
@@ -138,24 +99,15 @@ def _record(pid: int, seconds: float, output: Path | None) -> Path:
     return path
 
 
-def has_screen() -> bool:
-    """Whether a screen can be opened: standard input and output are a terminal that is not dumb."""
-    is_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
-    return is_terminal and os.environ.get("TERM", "") not in {"", "dumb"}
-
-
 def _print(file: Path, file2: Path | None, *, as_json: bool, top: int, perfetto: Path | None) -> int:
     from gpumon.core.file_reader import read_to_end
-    from gpumon.snapshots import perfetto as trace
+    from gpumon.snapshots import documents as trace
     from gpumon.snapshots.reader import SnapshotReader
 
     if perfetto is not None:
         trace.refuse_existing(perfetto)
-    # Both files are opened before the first one is read.
-    earlier_reader = None if file2 is None else SnapshotReader(file)
-    reader = SnapshotReader(
-        file2 or file, trace.MAX_ALLOCATIONS if perfetto is not None else 0
-    )  # opens both files first
+    earlier_reader = None if file2 is None else SnapshotReader(file)  # opens both files before it reads the first one
+    reader = SnapshotReader(file2 or file, trace.MAX_ALLOCATIONS if perfetto is not None else 0)
     earlier = None if earlier_reader is None else read_to_end(earlier_reader)
     shown = read_to_end(reader)
     if as_json:
@@ -176,14 +128,3 @@ def _print_report(shown: "Snapshot", top: int, earlier: "Snapshot | None") -> No
     from gpumon.present.text.snapshot import report_lines
 
     print_lines(report_lines(shown, top, report_width(_DEFAULT_WIDTH, 160), earlier), {Role.HEADING})
-
-
-def _open_screen(file: Path, file2: Path | None, theme: str, *, mouse: bool) -> int:
-    from gpumon.ui import terminal
-
-    terminal.require()
-    terminal.set_textual_defaults()
-    from gpumon.ui.viewer_app import snapshot_app
-
-    app = snapshot_app([file] if file2 is None else [file, file2], theme, appearance().palettes())
-    return terminal.run(app, app.stop_reading, mouse=mouse)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpumon.cli.group import thresholds
-from gpumon.cli.options import Seconds, csv_option, debug_option, json_option
+from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json
 from gpumon.core.problems import CommandError, ExitCode
 
@@ -19,25 +19,7 @@ _OUTPUTS = "--json, --csv and --format exclude each other."
 
 
 @click.command(short_help="Print one sample of all GPUs.")
-@click.option("--gpu", "--device", "gpu", default="", metavar="DEVICE", help="Only these GPUs, such as 3 or 0-3.")
-@json_option("status", "Print one JSON document; missing values are null, with the reason.")
-@csv_option("status", "Print a line of all values for each GPU.")
-@click.option(
-    "--format",
-    "template",
-    metavar="TEXT",
-    envvar="GPUMON_STATUS_FORMAT",
-    help="Print this text for each GPU, such as '{index} {name} {utilization}%'; also every name in JSON output.",
-)
-@click.option("--processes/--no-processes", default=True, help="List the processes.  [default: --processes]")
-@click.option(
-    "--metrics",
-    "on_demand",
-    is_flag=True,
-    envvar="GPUMON_STATUS_METRICS",
-    help="Also sample activity, PCIe and NVLink rates, energy, and SM % of processes; takes about two seconds.",
-)
-@click.option("--watch", type=Seconds(0.1, 3600), metavar="DURATION", help="Repeat at this interval until interrupted.")
+@options("status")
 @debug_option
 def status(  # noqa: PLR0917 - click passes them by name
     gpu: str,
@@ -77,7 +59,7 @@ def _samples(interval: float | None, *, on_demand: bool, has_probes: bool) -> "I
         no_probes = HostSample(sample_frame(on_demand=on_demand), {}) if not has_probes else None
         yield no_probes or sample_with_probes(on_demand=on_demand)
         return
-    from gpumon.operations.frame_source import live_frames
+    from gpumon.operations.one_shot import live_frames
 
     with live_frames(interval) as source:
         for frame in source.frames():

@@ -8,63 +8,27 @@ from typing import Final
 
 import click
 
-from gpumon.cli.attaching import attach_options, chosen_target, require_probes, slower_allowed
-from gpumon.cli.group import appearance
-from gpumon.cli.options import Seconds, debug_option, screen_options
+from gpumon.cli.attaching import (
+    attach_options,
+    chosen_target,
+    default_path,
+    path_of,
+    require_probes,
+    save,
+    slower_allowed,
+)
+from gpumon.cli.options import debug_option, options, screen_options
 from gpumon.cli.output import print_json, print_lines, report_width
-from gpumon.cli.recorded import default_path, path_of, save
-from gpumon.cli.snapshot import has_screen
+from gpumon.cli.screen import has_screen, show_files
 from gpumon.core.problems import CommandError, ExitCode
 
 _DEFAULT_WIDTH: Final = 110
-_DEFAULT_TOP: Final = 10
-_MAX_TOP: Final = 2_000
-_MIN_SECONDS: Final = 0.2
-_MAX_SECONDS: Final = 10.0
 _HINT: Final = "Open it with gpumon trace or in ui.perfetto.dev."
 
 
 @click.command(short_help="Account for the time of a training step.")
 @click.argument("files", type=click.Path(path_type=Path), metavar="[FILE]...", nargs=-1)
-@click.option(
-    "--pid",
-    "pids",
-    metavar="TARGET",
-    multiple=True,
-    envvar="GPUMON_TRACE_PID",
-    help="Record this running process in place of reading FILE: a PID, a launcher (all of its ranks) or the name of a "
-    "job. Repeat it for the ranks of a job: all start at the same time.",
-)
-@click.option(
-    "--seconds",
-    type=Seconds(_MIN_SECONDS, _MAX_SECONDS),
-    default=1.0,
-    show_default=True,
-    envvar="GPUMON_TRACE_SECONDS",
-    help="With --pid: how long to record.",
-)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="With --pid: the new file, compressed if it ends in .gz; with several processes their PIDs are added.  "
-    "[default: trace-PID-TIME.json.gz]",
-)
-@click.option("--json", "as_json", is_flag=True, envvar="GPUMON_TRACE_JSON", help="Print one JSON document.")
-@click.option(
-    "--top",
-    type=click.IntRange(1, _MAX_TOP),
-    default=_DEFAULT_TOP,
-    show_default=True,
-    envvar="GPUMON_TRACE_TOP",
-    help="Number of kernels and gaps in text and JSON output. The screen shows all of them.",
-)
-@click.option(
-    "--critical",
-    is_flag=True,
-    envvar="GPUMON_TRACE_CRITICAL",
-    help="Print what the critical path of the median step consists of. The screen has the path as a lane.",
-)
+@options("trace")
 @attach_options
 @screen_options
 @debug_option
@@ -106,14 +70,7 @@ def trace(  # noqa: PLR0917 - click passes them by name
         files = _record(ranks, seconds, output)
     if as_json or critical or not has_screen():
         return _print(files, as_json=as_json, top=top, is_critical=critical)
-    from gpumon.ui import terminal
-
-    terminal.require()
-    terminal.set_textual_defaults()
-    from gpumon.ui.viewer_app import trace_app
-
-    app = trace_app(files, theme, appearance().palettes())
-    return terminal.run(app, app.stop_reading, mouse=mouse)
+    return show_files("trace", files, theme, mouse=mouse)
 
 
 def _record(pids: tuple[int, ...], seconds: float, output: Path | None) -> tuple[Path, ...]:
@@ -122,8 +79,7 @@ def _record(pids: tuple[int, ...], seconds: float, output: Path | None) -> tuple
     Raises:
         CommandError: One of them has no usable trace. Those of the others are written.
     """
-    from gpumon.operations.record_trace import record_traces
-    from gpumon.operations.recorded_file import connected_watcher, refuse_existing
+    from gpumon.operations.recorded_file import connected_watcher, record_traces, refuse_existing
 
     outputs = [default_path("trace", pid, ".json.gz") if output is None else output for pid in pids]
     if output is not None and len(pids) > 1:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from gpumon.cli.attaching import chosen_target
-from gpumon.cli.options import Seconds, debug_option
+from gpumon.cli.options import debug_option, options
 from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
 
@@ -26,8 +26,6 @@ _RECORDER_VARIABLES: Final = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_S
 """Set its size since PyTorch 2.8, and before; a newer PyTorch calls the older name deprecated, on stderr."""
 _DUMP_VARIABLES: Final = ("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE")
 """Where the watchdog writes the flight recorder, before and since PyTorch 2.9."""
-_TIMEOUT_SECONDS: Final = 60.0
-_MAX_SECONDS: Final = 3600.0
 _IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
 
 
@@ -36,13 +34,7 @@ _IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Keep a report of the run in DIR, complete at any moment of it.",
-)
-@click.option("--no-flight-recorder", is_flag=True, help="Leave PyTorch's flight recorder as it is.")
+@options("watch")
 @debug_option
 def watch(command: tuple[str, ...], report: Path | None, no_flight_recorder: bool) -> int:
     """Run COMMAND in place of gpumon, with the probe in every PyTorch process, including child processes and workers.
@@ -112,16 +104,7 @@ def watched_environment(environment: Mapping[str, str], *, has_recorder: bool = 
 
 @click.command(short_help="Load the probe into a running process.")
 @click.argument("target", required=False)
-@click.option(
-    "--timeout",
-    type=Seconds(0, _MAX_SECONDS),
-    default=_TIMEOUT_SECONDS,
-    show_default=True,
-    metavar="DURATION",
-    help="How long to wait for the probe to answer.",
-)
-@click.option("--detach", is_flag=True, help="End the probe; the process is as before, and continues.")
-@click.option("--verbose", is_flag=True, help="Also print how long the main thread stood still.")
+@options("attach")
 @debug_option
 def attach(target: str | None, timeout: float, detach: bool, verbose: bool) -> int:
     """Load the probe into a running training run, so that gpumon shows its memory, its steps and its lines of code.

@@ -7,30 +7,22 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from gpumon.cli.attaching import attach_options, chosen_target, load_missing_probes, slower_allowed
-from gpumon.cli.options import Seconds, debug_option, json_option, named_hosts
+from gpumon.cli.fleet_source import named_hosts
+from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json, print_lines, report_width
 from gpumon.core.problems import CommandError, ExitCode
 
 if TYPE_CHECKING:
     from gpumon.operations.why.examination import ExaminationProgress, WhyReport
-    from gpumon.operations.why.job import JobWhyReport
+    from gpumon.operations.why.processes import JobWhyReport
 
 _MAX_WIDTH: Final = 140
 
 
 @click.command(short_help="Explain why a training run is slow.")
 @click.argument("target", required=False)
-@click.option(
-    "--seconds",
-    type=Seconds(1, 30),
-    metavar="DURATION",
-    help="How long to observe the process.  [default: 12, longer for slow steps]",
-)
-@click.option("--job", is_flag=True, help="Compare all ranks on this host of the job that a PID belongs to.")
-@click.option("--no-trace", is_flag=True, help="Only observe.")
-@click.option("--hosts", metavar="HOST,...", help="Examine the job on these hosts through ssh; gpumon is there.")
+@options("why")
 @attach_options
-@json_option("why")
 @debug_option
 def why(  # noqa: PLR0917 - click passes them by name
     target: str | None,
@@ -99,9 +91,8 @@ def _examine(
     pids: "tuple[int, ...]", seconds: float | None, *, is_shown: bool, is_outside: bool, traces: bool
 ) -> "WhyReport | JobWhyReport":
     from gpumon.operations.why.examination import Listener
-    from gpumon.operations.why.job import examine_job
     from gpumon.operations.why.outside import examine_outside
-    from gpumon.operations.why.trace import examine_process
+    from gpumon.operations.why.processes import examine_job, examine_process
     from gpumon.probe.client import ProbeWatcher
 
     show_progress = _show_progress if is_shown else _show_nothing

@@ -16,8 +16,8 @@ from gpumon.cli.output import print_json
 from gpumon.cli.run_output import CsvRunOutput, JsonRunOutput, TextRunOutput
 from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
+from gpumon.operations.device_selection import CPU
 from gpumon.operations.one_shot import sample_frame
-from gpumon.operations.run_target import CPU
 from gpumon.operations.runs import FRAME_SECONDS, HeadlessRuns, RunOutput, expand_devices, has_driver, no_gpu_reason
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.workload_text import code_text, workload_list_lines

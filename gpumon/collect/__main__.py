@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument(
         "--drop", action="append", default=[], choices=CALLS, metavar="CALL", help="never call this NVML function"
     )
+    parser.add_argument("--background", action="store_true", help="read rarely what is expensive or rarely changes")
     parser.add_argument("--topology", action="store_true", help="write the topology as one line, and end")
     parser.add_argument(
         "--follow", action="store_true", help="with --topology: go on with the rates of the NVLinks, a line each time"
@@ -52,7 +53,14 @@ def main() -> None:
                 print(json_line(to_document(topology)), flush=True)
             code = 0
         else:
-            code = CollectorLoop(api, in_flight, interval=options.interval, output=output, control=control).run()
+            code = CollectorLoop(
+                api,
+                in_flight,
+                interval=options.interval,
+                output=output,
+                control=control,
+                is_background=options.background,
+            ).run()
     except Exception:  # noqa: BLE001 - os._exit below would hide the traceback
         traceback.print_exc()
     finally:

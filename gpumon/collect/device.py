@@ -18,7 +18,7 @@ from gpumon.collect.nvml import Handle, Nvml
 from gpumon.collect.on_demand import OnDemandReader, SamplingBudget
 from gpumon.collect.process_lists import DeviceProcesses, ProcessListReader, current_readings
 from gpumon.collect.processes import ProcessTable
-from gpumon.collect.readers import MetricsReader, read_throttle_reasons
+from gpumon.collect.readers import BACKGROUND_READERS, READERS, MetricsReader, read_throttle_reasons
 from gpumon.collect.schedule import Period, PolledValue
 from gpumon.core.model import Device, Switch
 from gpumon.core.problems import Problem, ProblemCode
@@ -47,7 +47,7 @@ class _OpenDevice:
 
     def __init__(self, api: Nvml, index: int, processes: ProcessTable, budget: SamplingBudget) -> None:
         self.handle = api.call("nvmlDeviceGetHandleByIndex", index)
-        self.metrics = MetricsReader(api, self.handle)
+        self.metrics = MetricsReader(api, self.handle, BACKGROUND_READERS if budget.is_background else READERS)
         self.attributes = AttributesReader(api, self.handle)
         self.throttle_reasons = PolledValue[tuple[str, ...]](Period.EVERY_SWEEP)
         self.on_demand = OnDemandReader(api, self.handle, index, budget)

@@ -19,7 +19,7 @@ from gpumon.collect.cuda_order import CudaOrder
 from gpumon.collect.host import HostReader, OrphanedCollectors
 from gpumon.collect.nvml import Nvml
 from gpumon.collect.nvml_session import Slot, outage
-from gpumon.collect.processes import ProcessTable
+from gpumon.collect.processes import BACKGROUND_ROUND, ProcessTable
 from gpumon.collect.sweeper import Sweeper
 from gpumon.collect.xids import Xid
 from gpumon.core.collector_contract import COLLECTOR_OUTDATED
@@ -67,6 +67,7 @@ class CollectorLoop:
             ``count_calls`` to add the cost of each call to the frames. When the
             descriptor reaches its end, the collector ends.
         processes: Facts about processes.
+        is_background: Whether the collector runs all the time, and must cost little.
     """
 
     def __init__(
@@ -78,11 +79,13 @@ class CollectorLoop:
         output: int,
         control: int,
         processes: ProcessTable | None = None,
+        is_background: bool = False,
     ) -> None:
         self._api = api
         self._in_flight = in_flight
         self._xids: deque[Xid] = deque()
-        self._sweeper = Sweeper(api, processes or ProcessTable(in_flight), in_flight, self._xids)
+        processes = processes or ProcessTable(in_flight, min_round=BACKGROUND_ROUND if is_background else 1)
+        self._sweeper = Sweeper(api, processes, in_flight, self._xids, is_background=is_background)
         self._host = HostReader()
         self._cuda_order = CudaOrder(os.environ)
         self._output = output

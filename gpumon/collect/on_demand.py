@@ -35,6 +35,9 @@ from gpumon.core.problems import Problem, ProblemCode
 SAMPLE_SECONDS: Final = Period.ONE_SECOND.value
 """Time between two samples of one device. GPM needs 0.1 s."""
 
+BACKGROUND_SAMPLE_SECONDS: Final = 9.9
+"""The same for a collector that runs all the time."""
+
 DRIVER_SHARE: Final = 0.01
 """Samples may take this share of the time, all devices together."""
 
@@ -74,9 +77,13 @@ class SamplingBudget:
     Attributes:
         keys: UUIDs of the selected devices, or ``index:N`` for a device without a UUID.
         process_keys: Those of the devices of which only the processes are shown.
+        is_background: Whether the collector runs all the time, and must cost little: samples are rare, and the shares
+            of processes are not sampled.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], *, is_background: bool = False) -> None:
+        self.is_background = is_background
+        self._sample_seconds = BACKGROUND_SAMPLE_SECONDS if is_background else SAMPLE_SECONDS
         self.keys: frozenset[str] = frozenset()
         self.process_keys: frozenset[str] = frozenset()
         self._clock = clock
@@ -105,11 +112,11 @@ class SamplingBudget:
             now: Monotonic seconds.
         """
         self._requests.add(turn)
-        last = self._last_turn.get(turn, -SAMPLE_SECONDS)
-        if now + SAMPLE_SECONDS <= self._free_at or now - last < SAMPLE_SECONDS:
+        last = self._last_turn.get(turn, -self._sample_seconds)
+        if now + SAMPLE_SECONDS <= self._free_at or now - last < self._sample_seconds:
             return False
         rivals = self._requests | self._last_requests
-        return all(last <= self._last_turn.get(rival, -SAMPLE_SECONDS) for rival in rivals)
+        return all(last <= self._last_turn.get(rival, -self._sample_seconds) for rival in rivals)
 
     def has_spare_time(self, now: float) -> bool:
         """Whether a device may be sampled without a turn: no sample is being paid for, so that no device waits."""
@@ -306,6 +313,8 @@ class OnDemandReader:
 
     def _shares(self, now: float) -> SmShares:
         """The last shares, unless they are too old."""
+        if self._budget.is_background:
+            return NOT_SELECTED
         if self._shares_at is None or now - self._shares_at > _MAX_AGE_SECONDS:
             return _WAITING
         shares, problem = self._polled_shares.value, self._polled_shares.problem
@@ -329,7 +338,8 @@ class OnDemandReader:
         with self._budget.charge(self._index, now):
             for source in self._sources:
                 source.poll(now)
-            self._sample_shares(now)
+            if not self._budget.is_background:
+                self._sample_shares(now)
         self._readings, self._problems, self._sampled_at = {}, {}, now
         for source in self._sources:
             source.publish(self._readings, self._problems)

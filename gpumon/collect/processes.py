@@ -59,6 +59,9 @@ NOT_YET: Final = Problem(
 MAX_READS_PER_TICK: Final = 500
 """With more processes, they take turns: each read costs 12 microseconds, and more on a busy host."""
 
+BACKGROUND_ROUND: Final = 10
+"""Ticks between two reads of a process by a collector that runs all the time."""
+
 RETRY_TICKS: Final = 5
 """Number of ticks until gpumon looks again for a process that /proc does not show or that is not identified."""
 
@@ -125,9 +128,10 @@ class ProcessTable:
     Args:
         in_flight: Marks reads in flight.
         proc: Root of the proc file system.
+        min_round: Ticks between two reads of a process, at least.
     """
 
-    def __init__(self, in_flight: CallsInFlight, proc: Path = Path("/proc")) -> None:
+    def __init__(self, in_flight: CallsInFlight, proc: Path = Path("/proc"), min_round: int = 1) -> None:
         self._in_flight = in_flight
         self._proc = str(proc)
         self._driver_version: str | None = None
@@ -137,7 +141,7 @@ class ProcessTable:
         self._now: float | None = None
         self._tick = 0
         self._reads = 0
-        self._round = 1
+        self._round = self._min_round = min_round
         self._users: dict[int, str] = {}
         self._reading: set[int] = set()
         self._is_naming = False
@@ -181,7 +185,7 @@ class ProcessTable:
     def keep(self, pids: Iterable[int]) -> None:
         """Forget every process except ``pids``."""
         kept = set(pids)
-        self._round = ceil(len(kept) / MAX_READS_PER_TICK) or 1
+        self._round = max(self._min_round, ceil(len(kept) / MAX_READS_PER_TICK))
         for processes in (self._known, self._missing):
             for pid in [pid for pid in processes if pid not in kept]:
                 del processes[pid]

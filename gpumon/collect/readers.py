@@ -247,6 +247,14 @@ READERS: Final[tuple[AnyReader, ...]] = (
     FieldReader(("nvlink_links_count", "nvlink_bytes_per_second"), _SLOW, _LINKS, _nvlink),
 )
 """The metrics of a device that are always read; `gpumon.collect.on_demand` reads the others."""
+_EACH_SECOND: Final = frozenset(
+    {"memory_total_bytes", "utilization_gpu_percent", "temperature_celsius", "power_watts", "clock_sm_hertz"}
+)
+BACKGROUND_READERS: Final = tuple(
+    reader if reader.period >= _SLOW or reader.metrics[0] in _EACH_SECOND else reader._replace(period=_SLOW)
+    for reader in READERS
+)
+"""The same for a collector that runs all the time: few metrics are read in every sweep."""
 
 
 class MetricsReader:

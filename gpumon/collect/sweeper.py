@@ -39,10 +39,17 @@ class Sweeper:
         processes: Facts about processes.
         in_flight: The calls in flight.
         xids: Receives the Xids of the devices; without it gpumon does not wait for Xids.
+        is_background: As for `SamplingBudget`.
     """
 
     def __init__(
-        self, api: Nvml, processes: ProcessTable, in_flight: CallsInFlight, xids: deque[Xid] | None = None
+        self,
+        api: Nvml,
+        processes: ProcessTable,
+        in_flight: CallsInFlight,
+        xids: deque[Xid] | None = None,
+        *,
+        is_background: bool = False,
     ) -> None:
         self._api = api
         self._processes = processes
@@ -55,7 +62,7 @@ class Sweeper:
         """Whether the driver was replaced by a version that does not match the library of this process."""
         self.outage_devices: list[Device] = []
         """The devices of the session that ended when the driver went away."""
-        self.budget = SamplingBudget(in_flight.clock)
+        self.budget = SamplingBudget(in_flight.clock, is_background=is_background)
         """Selects the devices for on-demand samples."""
         self.last_seconds: float | None = None
         self.done = threading.Event()

@@ -89,7 +89,7 @@ def is_empty(device: Device) -> bool:
     """
     if device.state is not DeviceState.OK or device.processes is None or computing_processes(device):
         return False
-    return not is_much_unattributed(device) and not is_utilized(device)
+    return not is_unattributed(device) and not is_utilized(device)
 
 
 def is_utilized(device: Device) -> bool:

@@ -145,6 +145,7 @@ def _device_document(device: Device, add_problems: _AddProblems) -> Json:
         "architecture": device.architecture,
         **{field: getattr(device, field) for field in DEVICE_ATTRIBUTES},
         **{metric: readings.get(metric) for metric in METRICS},
+        **({"ranges": device.ranges} if device.ranges else {}),
         "throttle_reasons": device.throttle_reasons,
         "state": device.state.value,
         "age_seconds": device.age_seconds,
@@ -276,10 +277,22 @@ def _device(table: ProblemTableReader, raw: Json) -> Device:
         age_seconds=as_number(raw.get("age_seconds")),
         sm_age_seconds=as_number(raw.get("sm_age_seconds")),
         readings=readings,
+        ranges=_ranges(as_object(raw.get("ranges")), readings) if "ranges" in raw else {},
         throttle_reasons=None if reasons is None else tuple(safe_text(str(reason), 64) for reason in reasons),
         processes=None if processes is None else as_tuple(processes, partial(_process, table)),
         problems=problems,
     )
+
+
+def _ranges(raw: Json, readings: Mapping[str, float]) -> dict[str, tuple[float, float]]:
+    """The lowest and the highest value of metrics; a range that contradicts the mean or the bounds is left out."""
+    ranges: dict[str, tuple[float, float]] = {}
+    for metric_id, mean in readings.items():
+        low, high = map(as_number, raw.get(metric_id, (None, None)))
+        admits = METRICS[metric_id].admits
+        if low is not None and high is not None and low <= mean <= high and admits(low) and admits(high):
+            ranges[metric_id] = low, high
+    return ranges
 
 
 def _instance(raw: Json) -> MigInstance | None:

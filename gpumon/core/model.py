@@ -133,6 +133,7 @@ class Device:
         age_seconds: Age of the readings; None if there has never been a reading.
         sm_age_seconds: Age of `Process.sm_percent` of its processes; None if it is not sampled.
         readings: Value by metric id; contains only metrics that could be read.
+        ranges: Lowest and highest value by metric id, where ``readings`` are means over a time: in merged frames.
         throttle_reasons: NVML's clocks event reasons in force, or None if unknown.
         processes: Processes that NVML lists for the device, or None if unknown.
         problems: Why a value is missing or stale, by metric id or field name.
@@ -157,6 +158,7 @@ class Device:
     age_seconds: float | None = 0.0
     sm_age_seconds: float | None = None
     readings: Mapping[str, float] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     throttle_reasons: tuple[str, ...] | None = None
     processes: tuple[Process, ...] | None = None
     problems: Mapping[str, Problem] = field(default_factory=dict)
@@ -181,6 +183,11 @@ class Device:
         if value is None and metric_id not in METRICS:
             raise ValueError(unknown_metric_text(metric_id))
         return value
+
+    def peak(self, metric_id: str) -> float | None:
+        """The highest value of a metric over the time of the frame; None if it was not read."""
+        known = self.ranges.get(metric_id)
+        return self.get(metric_id) if known is None else known[1]
 
     def is_stale(self, name: str) -> bool:
         """Whether a reading or field is the last known value and not a current one."""
@@ -312,6 +319,10 @@ class Frame:
     def gpus(self) -> tuple[Device, ...]:
         """The devices without MIG devices, so that nothing is counted twice."""
         return tuple(device for device in self.devices if device.instance is None)
+
+    def device(self, key: str | None) -> Device | None:
+        """The device with a key, or None."""
+        return next((device for device in self.devices if device.key == key), None)
 
     def is_fresh(self, device: Device) -> bool:
         """Whether the readings of a device are current: the device responds and was read in the latest sweep."""

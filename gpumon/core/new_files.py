@@ -122,6 +122,12 @@ class PrivateDir:
         os.close(self.descriptor)
 
 
+def share_folder(descriptor: int, group_id: int) -> None:
+    """Let the members of a group read an open folder, and the files that are created in it."""
+    os.fchown(descriptor, -1, group_id)
+    os.fchmod(descriptor, 0o2750)
+
+
 def temporary_folder() -> Path:
     """TMPDIR, or /tmp if another user could replace a folder that is created in TMPDIR.
 

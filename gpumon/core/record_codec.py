@@ -57,29 +57,43 @@ def from_json(kind: type[RecordT], raw: object, *, is_signed: bool = True) -> Re
         TypeError: A field has the wrong type, or a required one is missing.
         ValueError: A text is no value of its enumeration, or a number is out of range.
     """
-    record: RecordT = _value(kind, raw, _SCALARS if is_signed else _UNSIGNED)
+    hint: Any = kind
+    record: RecordT = _reader(hint, is_signed)(raw)
     return record
 
 
-def _value(hint: Any, raw: object, scalars: Mapping[Any, Callable[[object], Any]]) -> Any:  # noqa: ANN401
-    arguments = get_args(hint)
-    origin = get_origin(hint)
+@lru_cache(maxsize=256)
+def _reader(hint: Any, is_signed: bool) -> Callable[[object], Any]:  # noqa: ANN401
+    """What reads the values of a type, made once: a recording has hundreds of thousands of values."""
+    arguments, origin = get_args(hint), get_origin(hint)
     if origin in {Union, types.UnionType}:
-        return None if raw is None else _value(next(one for one in arguments if one is not type(None)), raw, scalars)
+        read = _reader(next(one for one in arguments if one is not type(None)), is_signed)
+        return lambda raw: None if raw is None else read(raw)
+    if origin is tuple and arguments[1:] == (...,):
+        read = _reader(arguments[0], is_signed)
+        return lambda raw: tuple([read(item) for item in as_list(raw)])
     if origin is tuple:
-        items = as_list(raw)
-        kinds = (arguments[0],) * len(items) if arguments[1:] == (...,) else arguments
-        return tuple(_value(kind, item, scalars) for kind, item in zip(kinds, items, strict=True))
+        reads = [_reader(one, is_signed) for one in arguments]
+        return lambda raw: tuple([read(item) for read, item in zip(reads, as_list(raw), strict=True)])
     if origin is not None:  # a mapping of text
-        return {required(as_text(key)): _value(arguments[1], item, scalars) for key, item in as_object(raw).items()}
+        read = _reader(arguments[1], is_signed)
+        return lambda raw: {required(as_text(key)): read(item) for key, item in as_object(raw).items()}
+    scalars = _SCALARS if is_signed else _UNSIGNED
     if hint in scalars:
-        return required(scalars[hint](raw))
+        read = scalars[hint]
+        return lambda raw: required(read(raw))
     known = _fields(hint)
-    if known is None:
-        return hint(required(as_text(raw)))
-    values = as_object(raw)
-    present = {name: field_hint for name, (field_hint, _) in known.items() if name in values}
-    return hint(**{name: _value(field_hint, values[name], scalars) for name, field_hint in present.items()})
+    return (lambda raw: hint(required(as_text(raw)))) if known is None else _record_reader(hint, known, is_signed)
+
+
+def _record_reader(kind: Any, known: Mapping[str, tuple[Any, Any]], is_signed: bool) -> Callable[[object], Any]:  # noqa: ANN401
+    reads = {name: _reader(hint, is_signed) for name, (hint, _) in known.items()}
+
+    def read(raw: object) -> Any:  # noqa: ANN401
+        values = as_object(raw)
+        return kind(**{name: read(values[name]) for name, read in reads.items() if name in values})
+
+    return read
 
 
 @lru_cache(maxsize=64)

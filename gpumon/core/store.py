@@ -61,7 +61,7 @@ class DeviceHistory:
         interval = max(frame.interval_seconds, frame.sweep.seconds or 0.0)
         is_fresh = frame.is_fresh(device)
         self.last_seen = seconds
-        self.timeline.add(seconds, device.readings if is_fresh else None, interval)
+        self.timeline.add(seconds, device.readings if is_fresh else None, interval, device.ranges)
         patience = _PATIENCE_INTERVALS * max(interval, _MIN_INTERVAL_SECONDS)
         self.throttling.add(seconds, device.throttle_reasons if is_fresh else None, patience)
         self.free.add(device)

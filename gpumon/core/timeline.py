@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from math import ceil, inf, isnan, nan
 from operator import eq, gt, lt, mul
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gpumon.core.metrics import METRICS
@@ -168,7 +169,13 @@ class Timeline:
             return None
         return max(self._first, self._tiers[-1].horizon_seconds)
 
-    def add(self, seconds: float, readings: Mapping[str, float] | None, interval_seconds: float = 0.0) -> None:
+    def add(
+        self,
+        seconds: float,
+        readings: Mapping[str, float] | None,
+        interval_seconds: float = 0.0,
+        ranges: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+    ) -> None:
         """Add the readings of a moment.
 
         A value holds until the next reading is due, so that a column that falls between two readings is not a gap.
@@ -177,6 +184,7 @@ class Timeline:
             seconds: Time on a clock that does not run backwards; readings from before the newest second are dropped.
             readings: Value by metric; None if nothing was measured.
             interval_seconds: Expected time between two readings; 0 if none is expected.
+            ranges: Lowest and highest value by metric, where ``readings`` are means.
         """
         finest = self._tiers[0]
         bucket = int(seconds // finest.bucket_seconds)
@@ -191,8 +199,12 @@ class Timeline:
         self._interval = interval_seconds
         self._latest = None
         if readings:
-            row = _row_of(readings)
-            self._latest = Row(row, row, row)
+            low = row = high = _row_of(readings)
+            if ranges:
+                low, high = (
+                    _row_of({**readings, **{name: pair[end] for name, pair in ranges.items()}}) for end in (0, 1)
+                )
+            self._latest = Row(low, row, high)
             finest.add(self._latest)
 
     def _hold(self, before: int, bucket: int, interval_seconds: float) -> None:

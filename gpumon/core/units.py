@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -84,6 +84,22 @@ def parse_start_time(text: str) -> StartTime:
         raise ValueError(
             f"{safe_text(text, 40)!r} is neither a duration such as 10m nor a time such as 2026-05-01T14:30."
         ) from None
+
+
+def parse_moment(text: str, now_seconds: float) -> float:
+    """Parse a moment in the past into Unix time: ``-2h``, ``03:12`` for the last one, or a time in ISO 8601.
+
+    Raises:
+        ValueError: The text is none of these.
+    """
+    text = text.strip()
+    if re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text):
+        today = datetime.fromtimestamp(now_seconds, timezone.utc).astimezone()
+        hour, minute, second = (*map(int, text.split(":")), 0)[:3]
+        moment = today.replace(hour=hour, minute=minute, second=second, microsecond=0)
+        return (moment if moment <= today else moment - timedelta(days=1)).timestamp()
+    start = parse_start_time(text.removeprefix("-"))
+    return now_seconds - start.last_seconds if start.last_seconds is not None else start.time_seconds or 0.0
 
 
 def bytes_text(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""The environment with which a process was started, and its place in a distributed job according to it.
+"""Training jobs: what the environment of a process says about its job, and the records of jobs.
 
 Only the user of a process and root can read the environment. It can contain secrets, so it never leaves this process:
 neither frames nor recordings contain it.
@@ -79,11 +79,7 @@ class JobVariables(NamedTuple):
 
 
 def read_environment(folder: Path) -> tuple[Mapping[str, str], Problem | None]:
-    """The environment with which a process was started, made safe, and why it is unknown.
-
-    Args:
-        folder: The folder of the process in /proc.
-    """
+    """The environment with which a process was started, made safe, and why it is unknown."""
     raw, problem = read_raw_environment(folder)
     pairs = (text.partition("=") for text in os.fsdecode(raw).split("\0"))
     return {safe_text(name, _NAME_LENGTH): safe_text(value, _VALUE_LENGTH) for name, sign, value in pairs if sign}, (
@@ -92,11 +88,7 @@ def read_environment(folder: Path) -> tuple[Mapping[str, str], Problem | None]:
 
 
 def read_raw_environment(folder: Path) -> tuple[bytes, Problem | None]:
-    """The bytes of ``environ``, at most `MAX_ENVIRONMENT_BYTES`, and why they are unknown.
-
-    Args:
-        folder: The folder of the process in /proc.
-    """
+    """The bytes of ``environ``, at most `MAX_ENVIRONMENT_BYTES`, and why they are unknown."""
     try:
         with (folder / "environ").open("rb") as file:
             return file.read(MAX_ENVIRONMENT_BYTES), None
@@ -107,11 +99,7 @@ def read_raw_environment(folder: Path) -> tuple[bytes, Problem | None]:
 
 
 def rank_variables(variables: Mapping[str, str]) -> RankVariables:
-    """The rank of a process by the variables of its launcher.
-
-    Args:
-        variables: Its environment.
-    """
+    """The rank of a process by the variables of its launcher."""
     local_rank = next((rank for name in _LOCAL_RANKS if (rank := _number(variables, name)) is not None), None)
     for rank_name, size_name in _RANKS:
         rank, size = _number(variables, rank_name), _number(variables, size_name)
@@ -122,11 +110,7 @@ def rank_variables(variables: Mapping[str, str]) -> RankVariables:
 
 
 def job_variables(variables: Mapping[str, str]) -> JobVariables | None:
-    """The job of a process by its environment; None if the environment names none.
-
-    Args:
-        variables: Its environment.
-    """
+    """The job of a process by its environment; None if the environment names none."""
     ranks = rank_variables(variables)
     job_id = _job_id(variables, ranks)
     if job_id is None:
@@ -156,3 +140,68 @@ def _job_id(variables: Mapping[str, str], ranks: RankVariables) -> str | None:
 def _number(variables: Mapping[str, str], name: str) -> int | None:
     text = variables.get(name, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < _MAX_DIGITS else None
+
+
+Workers = Mapping[int, RankVariables]
+"""Processes that use a GPU or have a probe, by PID; with the rank that the probe reports."""
+
+
+class JobRank(NamedTuple):
+    """A process of a job.
+
+    Attributes:
+        pid: PID in the PID namespace of gpumon.
+        start_ticks: Start time in clock ticks since boot, which distinguishes it from a later process with its PID.
+        rank: Rank among all processes of the job; None if unknown.
+        local_rank: Rank among those on this host; None if unknown.
+        command: Command line, made safe.
+    """
+
+    pid: int
+    start_ticks: int
+    rank: int | None = None
+    local_rank: int | None = None
+    command: str = ""
+
+
+class TrainingJob(NamedTuple):
+    """The processes of one job on this host.
+
+    Attributes:
+        id: Identifies the job: the same on all its hosts where the ranks were started by a launcher.
+        uid: The user ID that it runs as.
+        user: Login name, or the user ID as text.
+        launcher: What started its ranks, such as ``torchrun``; empty for a process that was started by itself.
+        world_size: Number of ranks on all hosts; None if unknown.
+        ranks: Its processes on this host, by rank.
+        exited: Processes that were ranks of it and have ended while others run; all of them when the job is over.
+        start_ticks: Start time of its oldest rank.
+        ras_address: ``NCCL_RAS_ADDR`` of the ranks; empty for NCCL's default.
+        has_ras: Whether NCCL's RAS service was left on.
+    """
+
+    id: str
+    uid: int
+    user: str
+    launcher: str
+    world_size: int | None
+    ranks: tuple[JobRank, ...]
+    exited: tuple[JobRank, ...] = ()
+    start_ticks: int = 0
+    ras_address: str = ""
+    has_ras: bool = True
+
+    @property
+    def key(self) -> str:
+        """Identifies the job on this host."""
+        return f"{self.uid}/{self.id}"
+
+    @property
+    def total_ranks(self) -> int:
+        """Number of ranks on all hosts, as far as known."""
+        return max(self.world_size or 0, len(self.ranks))
+
+    @property
+    def command(self) -> str:
+        """The command line of its first rank."""
+        return next((rank.command for rank in (*self.ranks, *self.exited)), "")

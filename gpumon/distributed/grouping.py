@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.text import safe_text
-from gpumon.distributed.environment import RankVariables
-from gpumon.distributed.model import JobRank, TrainingJob, Workers
+from gpumon.distributed.environment import JobRank, RankVariables, TrainingJob, Workers
 from gpumon.distributed.process_facts import MAX_READS, ProcessFactsCache, ProcessRecord
 
 MAX_RANKS: Final = 4096
@@ -26,11 +25,7 @@ _KEPT_SCANS: Final = 60
 
 
 class JobScanner:
-    """Finds the training jobs of this host, again and again.
-
-    Args:
-        proc: Root of the proc file system.
-    """
+    """Finds the training jobs of this host, again and again."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._processes = ProcessFactsCache(proc)
@@ -39,12 +34,7 @@ class JobScanner:
         """Number of scans since a job without ranks was over, by its key."""
 
     def scan(self, workers: Workers, max_reads: int = MAX_READS) -> tuple[TrainingJob, ...]:
-        """The jobs now, those that ended lately last.
-
-        Args:
-            workers: Processes that certainly compute.
-            max_reads: Processes that are read at most, in addition to those that matter.
-        """
+        """The jobs now, those that ended lately last."""
         known = {rank.pid for job in self._jobs.values() for rank in job.ranks}
         self._processes.refresh(known.union(workers), max_reads)
         jobs = {job.key: job for job in _jobs_of(self._processes, workers)}
@@ -62,12 +52,7 @@ class JobScanner:
         return self._processes.is_complete
 
     def descends(self, pid: int, pids: Collection[int]) -> bool:
-        """Whether a process descends from one of some processes, as far as the last scan has read it.
-
-        Args:
-            pid: The process.
-            pids: Possible ancestors.
-        """
+        """Whether a process descends from one of some processes, as far as the last scan has read it."""
         return any(ancestor.pid in pids for ancestor in self._processes.ancestors(pid))
 
     def _with_exited(self, jobs: dict[str, TrainingJob]) -> dict[str, TrainingJob]:

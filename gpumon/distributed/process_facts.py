@@ -74,11 +74,7 @@ class ProcessRecord(NamedTuple):
 
 
 class ProcessFactsCache:
-    """All processes of this host.
-
-    Args:
-        proc: Root of the proc file system.
-    """
+    """All processes of this host."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
@@ -90,9 +86,7 @@ class ProcessFactsCache:
     def refresh(self, wanted: Collection[int], max_reads: int = MAX_READS) -> None:
         """Read new processes, and check that those that matter are still the same.
 
-        Args:
-            wanted: Processes that matter; they are read first.
-            max_reads: Other processes that are read at most; the next refresh reads those that are left.
+        Wanted processes are read first, and at most ``max_reads`` others; the next refresh reads those that are left.
         """
         present = {int(name) for name in os.listdir(self._proc) if name.isdecimal()}  # noqa: PTH208 - thousands
         for pid in self._records.keys() - present:

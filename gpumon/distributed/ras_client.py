@@ -43,10 +43,6 @@ class RasError(Exception):
 def read_report(address: str, seconds: float = READ_SECONDS) -> RasReport:
     """Ask for the report.
 
-    Args:
-        address: ``NCCL_RAS_ADDR``; empty for the default.
-        seconds: Longest time that this takes.
-
     Raises:
         RasError: There is no service, or it sent no report.
     """
@@ -106,13 +102,7 @@ def socket_address(address: str) -> tuple[str, int]:
 
 
 def is_listening(port: int, uids: Collection[int], proc: Path = Path("/proc")) -> bool:
-    """Whether a process of one of some users listens on a TCP port of this host; nothing is sent to it.
-
-    Args:
-        port: The port.
-        uids: The users.
-        proc: Root of the proc file system.
-    """
+    """Whether a process of one of some users listens on a TCP port of this host; nothing is sent to it."""
     owners = {str(uid) for uid in uids}
     for name in ("tcp", "tcp6"):
         try:
@@ -127,12 +117,7 @@ def is_listening(port: int, uids: Collection[int], proc: Path = Path("/proc")) -
 
 
 class _Service:
-    """A connection to the service.
-
-    Args:
-        connection: The socket.
-        deadline: When everything is over.
-    """
+    """A connection to the service."""
 
     def __init__(self, connection: socket.socket, deadline: Deadline) -> None:
         self._socket = connection

@@ -3,7 +3,10 @@
 Before NCCL 2.28.7, a question during the creation of a communicator could end the job (NVIDIA/nccl#1669, #1718).
 """
 
+import mmap
 import os
+import re
+import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -11,10 +14,74 @@ from typing import Final, NamedTuple
 
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.procfs import age_seconds
-from gpumon.distributed.model import TrainingJob
-from gpumon.distributed.nccl_version import Version, nccl_version
+from gpumon.distributed.environment import TrainingJob
 from gpumon.distributed.ras_client import RasError, is_listening, read_report, socket_address
 from gpumon.distributed.ras_report import RasReport
+
+Version = tuple[int, int, int]
+_MAX_MAPS_BYTES: Final = 8 << 20
+_MAX_SECTIONS: Final = 256
+_MAX_DATA_BYTES: Final = 32 << 20
+"""Read-only data of the library that is searched; the code for GPUs, hundreds of MiB, is in other sections."""
+_LIBRARY: Final = re.compile(rb"/\S*/libnccl\.so[.\d]*$", re.MULTILINE)
+_IN_NAME: Final = re.compile(r"libnccl\.so\.(\d+)\.(\d+)\.(\d+)$")
+_IN_DATA: Final = re.compile(rb"NCCL version (\d{1,3})\.(\d{1,3})\.(\d{1,3})")
+_HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
+"""``Elf64_Ehdr``."""
+_SECTION: Final = struct.Struct("<IIQQQQIIQQ")
+"""``Elf64_Shdr``."""
+_known: Final[dict[tuple[int, int, int], Version | None]] = {}
+"""Version by device, inode and time of change of the library: a host has few of them."""
+
+
+def nccl_version(pid: int, proc: Path = Path("/proc")) -> Version | None:
+    """The version of NCCL in a process; None if it has loaded none, or if that cannot be read."""
+    folder = proc / str(pid)
+    try:
+        with (folder / "maps").open("rb") as file:
+            match = _LIBRARY.search(file.read(_MAX_MAPS_BYTES))
+        if match is None:
+            return None
+        path = match[0].decode()
+        named = _IN_NAME.search(path)
+        if named is not None:
+            return int(named[1]), int(named[2]), int(named[3])
+        library = folder / "root" / path.lstrip("/")
+        status = library.stat()
+        identity = (status.st_dev, status.st_ino, status.st_mtime_ns)
+        if identity not in _known:
+            _known[identity] = _version_in(library)
+        return _known[identity]
+    except (OSError, ValueError, struct.error):  # the process has ended, or the file is no library
+        return None
+
+
+def _version_in(library: Path) -> Version | None:
+    """The version in the read-only data of a library."""
+    with library.open("rb") as file:
+        header = _HEADER.unpack(file.read(_HEADER.size))
+        if header[0][:5] != b"\x7fELF\x02" or header[11] != _SECTION.size or header[12] > _MAX_SECTIONS:
+            return None
+        file.seek(header[6])
+        sections = [_SECTION.unpack(file.read(_SECTION.size)) for _ in range(header[12])]
+        file.seek(sections[header[13]][4])
+        names = file.read(min(sections[header[13]][5], _MAX_MAPS_BYTES))
+        for section in sections:
+            name = names[section[0] :].split(b"\0", 1)[0]
+            if name.startswith(b".rodata"):
+                version = _search(file.fileno(), section[4], min(section[5], _MAX_DATA_BYTES))
+                if version is not None:
+                    return version
+    return None
+
+
+def _search(descriptor: int, offset: int, size: int) -> Version | None:
+    """The version in a part of a file."""
+    start = offset - offset % mmap.ALLOCATIONGRANULARITY
+    with mmap.mmap(descriptor, offset + size - start, prot=mmap.PROT_READ, offset=start) as data:
+        match = _IN_DATA.search(data)
+        return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
+
 
 POLL_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 60.0
@@ -40,12 +107,10 @@ class RasAnswer(NamedTuple):
 
     Attributes:
         report: The report; None if there is none.
-        read_monotonic: When it was read, in monotonic seconds.
         problem: Why there is none.
     """
 
     report: RasReport | None = None
-    read_monotonic: float = 0.0
     problem: Problem | None = None
 
 
@@ -67,12 +132,7 @@ class _Address:
 
 
 class RasPoller:
-    """Asks about jobs.
-
-    Args:
-        proc: Root of the proc file system.
-        poll_seconds: Time between two questions.
-    """
+    """Asks about jobs."""
 
     def __init__(self, proc: Path = Path("/proc"), poll_seconds: float = POLL_SECONDS) -> None:
         self._proc = proc
@@ -87,10 +147,7 @@ class RasPoller:
     ) -> Mapping[str, RasAnswer]:
         """What NCCL reports about each job that has several ranks, by `TrainingJob.key`. Blocks while it asks.
 
-        Args:
-            jobs: The jobs.
-            now: Monotonic seconds.
-            min_listening_seconds: How long the service must have been seen; 0 for a command that looks only once.
+        ``min_listening_seconds`` is how long the service must have been seen; 0 for a command that looks only once.
         """
         distributed = [job for job in jobs if job.total_ranks > 1 and job.ranks]
         if not distributed:
@@ -163,7 +220,7 @@ class RasPoller:
             report = read_report(job.ras_address)
             if report.is_initializing:
                 known.next_at = now + RETRY_SECONDS
-            known.answer = RasAnswer(report, now)
+            known.answer = RasAnswer(report)
         except RasError as error:
             known.next_at = now + RETRY_SECONDS
             known.answer = RasAnswer(problem=error.problem)

@@ -33,7 +33,6 @@ class RasRank(NamedTuple):
         nvml_index: Index of its GPU on that host.
         counts: Number of collectives that it has entered, by NCCL's name, such as ``AllReduce``.
         init_state: ``ncclResult_t`` of the creation of the communicator; 0 when it has succeeded.
-        async_error: ``ncclResult_t`` of an error in the background; 0 for none.
         is_aborted: Whether the program has aborted the communicator.
     """
 
@@ -43,7 +42,6 @@ class RasRank(NamedTuple):
     nvml_index: int | None
     counts: Mapping[str, int]
     init_state: int = 0
-    async_error: int = 0
     is_aborted: bool = False
 
 
@@ -90,12 +88,10 @@ class RasReport(NamedTuple):
     Attributes:
         version: Version of NCCL, such as ``2.28.9+cuda13.0``.
         communicators: The communicators of the job.
-        timeouts_count: How many processes did not answer the service in time.
     """
 
     version: str
     communicators: tuple[RasCommunicator, ...]
-    timeouts_count: int = 0
 
     @property
     def is_initializing(self) -> bool:
@@ -107,9 +103,6 @@ class RasReport(NamedTuple):
 
         A PID alone does not name a process, because it may exist on another host too: this host is the one on which
         most PIDs of a communicator are those of the job.
-
-        Args:
-            pids: The PIDs of the job's ranks on this host, and their global ranks.
         """
         result: dict[int, dict[str, int]] = {}
         host = self._host_of(pids)
@@ -122,11 +115,7 @@ class RasReport(NamedTuple):
         return result
 
     def includes(self, pids: Mapping[int, int]) -> bool:
-        """Whether the report is about a job.
-
-        Args:
-            pids: As for `counts_of`.
-        """
+        """Whether the report is about a job."""
         return bool(self._host_of(pids))
 
     def _host_of(self, pids: Mapping[int, int]) -> str:
@@ -155,7 +144,6 @@ def parse_report(data: bytes) -> RasReport:
         return RasReport(
             version=safe_text(as_text(raw.get("nccl_version")) or "", 64),
             communicators=as_tuple(communicators, _parse_communicator),
-            timeouts_count=as_count(as_object(raw.get("ras")).get("timeouts_count")) or 0,
         )
     except (TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueError(safe_text(f"the report is damaged: {error}", 200)) from None
@@ -185,7 +173,6 @@ def _parse_rank(raw: Json) -> RasRank:
         nvml_index=_positive(raw.get("nvml_dev"), at_least=0),
         counts={safe_text(name, 40): required(as_count(count)) for name, count in counts.items()},
         init_state=as_integer(status.get("init_state")) or 0,
-        async_error=as_integer(status.get("async_error")) or 0,
         is_aborted=as_flag(status.get("abort_flag")) or False,
     )
 

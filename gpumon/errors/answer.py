@@ -1,9 +1,9 @@
 """The short answer: how the run ended, where, one thing to do, why, and what was ignored."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from types import MappingProxyType
 from typing import Final
 
 from gpumon.core.text_table import table
@@ -15,28 +15,17 @@ from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory_cause import MemoryCause
 from gpumon.errors.ranks import comparison
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
+from gpumon.errors.signs import sign
+from gpumon.errors.tracebacks import Raised
 
-_INSTRUCTS: Final = lazy_pattern(
-    r"\b(?:[Pp]lease|[Tt]ry|[Uu]se|[Ss]et|[Ii]nstall|[Rr]un|[Cc]onsider|[Ss]pecify|[Pp]ass|[Aa]dd|[Ii]ncrease|[Dd]ecrease"
-    r"|[Rr]educe|[Uu]pgrade|[Dd]owngrade|[Mm]ake sure|[Ee]nsure|[Dd]id you (?:mean|forget)"
-    r"|[Yy]ou (?:should|must|need|have to|can|may want)"
-    r"|must be (?:at (?:least|most)|one of|set|divisible|positive|between)"
-    r"|should be (?:at (?:least|most)|one of|set|divisible)"
-    r"|[Rr]emove|[Dd]elete|[Cc]hange|[Cc]hoose|[Ee]nable|[Dd]isable|[Rr]eplace|[Ss]witch to|[Uu]pdate|[Cc]heck)\b"
-)
-"""Words of a sentence that says what to do."""
-_BOILERPLATE: Final = lazy_pattern(
-    r"CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA|TORCH_LOGS|TORCHDYNAMO_VERBOSE|TORCH_SHOW_CPP|expandable_segments"
-    r"|See documentation for Memory|max_split_size_mb|NCCL_DEBUG|nccl_debug|HF_DEBUG|suppress_errors|stacktrace below"
-    r"|report (?:this|a bug)|(?:file|open|create) an issue|bug report|might be asynchronously|To enable traceback"
-    r"|For more information|For debugging|To find out|set_detect_anomaly|Search for `|Check the (?:log|output)"
-    r"|see the (?:full )?log|arbitrary code|own risk|unsafe|not recommended|if (?:needed|necessary)"
-)
-"""Parts of sentences that say how to debug or to report an error, or what is better not done."""
 _OF_VERSIONS: Final = frozenset(
     {"AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError", "UnboundLocalError"}
 )
 """Exceptions that a package raises in its own code if it, or a package that it uses, has another version."""
+_INSTRUCTION: Final = sign("instruction")
+"""Words of a sentence that says what to do."""
+_BOILERPLATE: Final = sign("boilerplate")
+"""Parts of sentences that say how to debug or to report an error, or what is better not done."""
 _SENTENCE: Final = lazy_pattern(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
 _MAX_QUOTE: Final = 240
 _MAX_NOTICES: Final = 4
@@ -46,12 +35,7 @@ _MAX_PASTED_LINES: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Something to do.
-
-    Attributes:
-        text: What, in a sentence.
-        code: What to copy; may be empty.
-    """
+    """Something to do."""
 
     text: str
     code: str = ""
@@ -62,15 +46,9 @@ class LogAnswer:
     """The short answer to a log.
 
     Attributes:
-        headline: How the last run ended.
         place: The last line of the user's own code.
-        do: What to do first.
         otherwise: What else helps.
-        because: The evidence.
         cache: What ``empty_cache()`` would do; only for errors of memory.
-        ignored: The warnings that are no cause.
-        confidence: How sure the answer is, and why.
-        is_failure: Whether the log ends in a failure.
     """
 
     headline: str
@@ -85,13 +63,7 @@ class LogAnswer:
 
 
 def answer_of(reading: LogReading, cause: Cause | None, name: str) -> LogAnswer:
-    """The short answer to a log.
-
-    Args:
-        reading: The log.
-        cause: Why its last run failed.
-        name: Its name.
-    """
+    """The short answer to a log."""
     if cause is None:
         return _healthy_answer(reading, name)
     root = cause.root
@@ -99,18 +71,12 @@ def answer_of(reading: LogReading, cause: Cause | None, name: str) -> LogAnswer:
     steps = _steps(root, cause.ignored)
     compared = comparison(reading.works, reading.ranks) if cause.is_echo else None
     if compared is not None:
-        steps.insert(
-            0,
-            Advice(
-                f"Find what {compared.ranks} did instead: read its lines, or its stack while it hangs.",
-                "py-spy dump --pid PID",
-            ),
-        )
+        text = f"Find what {compared.ranks} did instead: read its lines, or its stack while it hangs."
+        steps.insert(0, Advice(text, "py-spy dump --pid PID"))
     return LogAnswer(
-        _headline(cause, reading, name) if compared is None else _compared_headline(cause, name, compared.sentence),
+        _headline(cause, reading, name, "" if compared is None else compared.sentence),
         _place(root),
-        steps[0] if steps else None,
-        steps[1] if len(steps) > 1 else None,
+        *_two(steps),
         _because(root),
         _cache(root),
         _ignored_text(cause.ignored),
@@ -120,64 +86,55 @@ def answer_of(reading: LogReading, cause: Cause | None, name: str) -> LogAnswer:
 
 def _healthy_answer(reading: LogReading, name: str) -> LogAnswer:
     """The answer to a log that does not end in a failure."""
-    count = len({notice.match.error.id if notice.match else notice.title for notice in reading.notices})
+    count = len({notice.key for notice in reading.notices})
     notices = f"; {count} notice{'s' if count != 1 else ''}" if count else ""
     ignored = _ignored_text(reading.notices)
-    if reading.hang is not None:
-        text = f"{name}: No error ends this log. If the run goes no further: {reading.hang.error.title}."
-        first, second = _two(reading.hang)
-        return LogAnswer(text, "", first, second, because=reading.hang.error.summary, ignored=ignored, is_failure=False)
-    if reading.is_cut:
-        step = Advice(
-            "If the run did not go on, look at what ended it: kernel log, scheduler, or a full disk.",
-            "sudo dmesg -T | tail -n 50",
-        )
-        text = f"{name}: No error ends this log; it stops in the middle of line {reading.lines:,}{notices}."
-        return LogAnswer(text, do=step, ignored=ignored, is_failure=False)
     pasted = in_place((notice.match for notice in reading.notices if notice.match is not None), reading)
-    if reading.lines <= _MAX_PASTED_LINES and pasted:
-        first, second = _two(pasted[0])
-        text = f"{name}: No error, only a notice: {pasted[0].error.title}."
-        return LogAnswer(text, "", first, second, because=pasted[0].error.summary, is_failure=False)
-    return LogAnswer(f"{name}: No error ends this log{notices}.", ignored=ignored, is_failure=False)
+    shown, text, steps = None, f"No error ends this log{notices}.", list[Advice]()
+    if reading.hang is not None:
+        shown, text = reading.hang, f"No error ends this log. If the run goes no further: {reading.hang.error.title}."
+    elif reading.is_cut:
+        text = "If the run did not go on, look at what ended it: kernel log, scheduler, or a full disk."
+        steps = [Advice(text, "sudo dmesg -T | tail -n 50")]
+        text = f"No error ends this log; it stops in the middle of line {reading.lines:,}{notices}."
+    elif reading.lines <= _MAX_PASTED_LINES and pasted:
+        shown, text, ignored = pasted[0], f"No error, only a notice: {pasted[0].error.title}.", ""
+    because = "" if shown is None else shown.error.summary
+    do, otherwise = _two(steps if shown is None else _advice(shown.fixes))
+    return LogAnswer(f"{name}: {text}", "", do, otherwise, because, ignored=ignored, is_failure=False)
 
 
-def _two(match: Match) -> tuple[Advice | None, Advice | None]:
-    """The two best fixes of an error."""
-    steps = [*(Advice(fix.text, fix.code) for fix in match.fixes[:2]), None, None]
-    return steps[0], steps[1]
+def _advice(fixes: Iterable[Fix]) -> list[Advice]:
+    return [Advice(fix.text, fix.code) for fix in fixes]
+
+
+def _two(steps: Sequence[Advice]) -> tuple[Advice | None, Advice | None]:
+    """The two best things to do."""
+    return (steps[0] if steps else None), (steps[1] if len(steps) > 1 else None)
 
 
 def answer_to_report(match: Match, report: OomReport) -> LogAnswer:
-    """The short answer to the report of a probe whose process ran out of memory.
-
-    Args:
-        match: The error.
-        report: What the probe measured.
-    """
-    steps = [Advice(fix.text, fix.code) for fix in report.fixes]
-    place = report.stack[0].strip() if report.stack else ""
+    """The short answer to the report of a probe whose process ran out of memory."""
+    confidence = "high" if report.cause is not MemoryCause.UNKNOWN else "medium"
     return LogAnswer(
         f"{report.place}: {match.error.title}",
-        place,
-        steps[0] if steps else None,
-        steps[1] if len(steps) > 1 else None,
+        report.stack[0].strip() if report.stack else "",
+        *_two(_advice(report.fixes)),
         " ".join(report.sentences),
         match.error.empty_cache,
-        confidence=f"{'high' if report.cause is not MemoryCause.UNKNOWN else 'medium'}, the probe measured it.",
+        confidence=f"{confidence}, the probe measured it.",
     )
 
 
-def _headline(cause: Cause, reading: LogReading, name: str) -> str:
+def _headline(cause: Cause, reading: LogReading, name: str, compared: str) -> str:
+    """How the run ended, or how its ranks differ."""
     root, end = cause.root, cause.end
+    if compared:
+        title = root.match.error.title if root.match else root.text
+        return f"{name}: ended at line {end.line:,}: {title}: {compared}"
     runs = f"run {len(reading.runs)} of {len(reading.runs)} " if len(reading.runs) > 1 else ""
     line = root.line if root.source else end.line
     return f"{name}: {runs}ended at line {line:,}: {_what(root, len(reading.ranks), reading.first_failed_rank)}"
-
-
-def _compared_headline(cause: Cause, name: str, sentence: str) -> str:
-    title = cause.root.match.error.title if cause.root.match else cause.root.text
-    return f"{name}: ended at line {cause.end.line:,}: {title}: {sentence}"
 
 
 def _what(failure: LogFailure, ranks: int, first_failed: int | None) -> str:
@@ -213,33 +170,27 @@ def _short(path: str) -> str:
 
 def own_words(message: str) -> str:
     """What a message itself says about what to do; empty if it says nothing, or only how to debug."""
-    chosen: list[str] = []
     for sentence in _SENTENCE.split(message):
         text = " ".join(sentence.split())
-        if text.endswith("?") and "mean" not in text:
-            continue
-        if (
-            _INSTRUCTS.search(text) is not None
-            and _BOILERPLATE.search(text) is None
-            and not text.startswith("(")
-            and len(text) <= _MAX_QUOTE
-        ):
-            chosen.append(text)
-    return chosen[0] if chosen else ""
+        is_other = (text.endswith("?") and "mean" not in text) or text.startswith("(") or len(text) > _MAX_QUOTE
+        if not is_other and _INSTRUCTION.is_in(text) and not _BOILERPLATE.is_in(text):
+            return text
+    return ""
 
 
 def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
     """What to do, best first."""
     match = root.match
-    message = root.raised.message if root.raised is not None else root.text
-    quote = own_words(message)
+    quote = own_words(root.raised.message if root.raised is not None else root.text)
     quoted = [Advice(f"The log says: {quote}")] if quote else []
     if match is None:
         return quoted + _unknown_steps(root) + _hints(ignored)
-    fixes = [Advice(fix.text, fix.code) for fix in match.fixes]
-    if quoted and match.memory is None and not _is_chosen(match):
-        return quoted + fixes
-    return fixes[:1] + quoted + fixes[1:] if match.memory is None else fixes
+    fixes = _advice(match.fixes)
+    if match.memory is not None:
+        return fixes
+    first = match.fixes[0] if match.fixes else None
+    is_chosen = first is not None and (bool(first.when) or first not in match.error.fixes)  # for just this message
+    return fixes[:1] + quoted + fixes[1:] if is_chosen else quoted + fixes
 
 
 def _hints(ignored: Sequence[Notice]) -> list[Advice]:
@@ -251,72 +202,57 @@ def _hints(ignored: Sequence[Notice]) -> list[Advice]:
     return []
 
 
-def _is_chosen(match: Match) -> bool:
-    """Whether a fix was chosen for just this message."""
-    first: Fix | None = match.fixes[0] if match.fixes else None
-    return first is not None and (bool(first.when) or first not in match.error.fixes)
-
-
 def _unknown_steps(root: LogFailure) -> list[Advice]:
-    frame = root.frame
-    place = f"{_short(frame.file)}:{frame.line}" if frame is not None else "that place"
+    frame, raised = root.frame, root.raised
     if root.kind is FailureKind.ENDED:
         assert root.ended is not None
-        text = _exit_meaning(root.ended.code)[1]
-        advice, _, code = text.partition(" | ")
-        return [Advice(advice, code)]
-    if root.raised is None:
-        for line in table("gpumon.errors", "reports"):
-            part, _, advice = line.partition(" => ")
-            if part in root.text:
-                text, _, code = advice.partition(" | ")
-                return [Advice(text, code)]
-        return [
-            Advice(f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause.")
-        ]
-    raised = root.raised
+        return [_written(_exit_meaning(root.ended.code)[1])]
+    if raised is None:
+        advice = (row.partition(" => ") for row in table("gpumon.errors", "reports"))
+        text = f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause."
+        return [_written(next((advice for part, _, advice in advice if part in root.text), text))]
+    place = f"{_short(frame.file)}:{frame.line}" if frame is not None else "that place"
     steps: list[Advice] = []
     if raised.frame is None and raised.package and raised.name in _OF_VERSIONS:
         text = (
             f"No line of your code is in the traceback: {raised.package} is broken, or does not fit the other packages."
         )
         steps.append(Advice(text, f"pip show {raised.package}"))
-    code = frame.code if frame is not None else ""
-    message = raised.message.split("\n")[0]
+    code, message = "" if frame is None else frame.code, raised.message.split("\n")[0]
     if code.startswith(("raise ", "assert ")) and frame is not None and frame.is_own:
         steps.append(Advice(f"Your own check at {place} ended the run: {message or code}"))
-    raising = "" if raised.raising is None else raised.raising.file
-    for name, place_part, part, advice in _advice_by_class():
-        is_class = name == "*" or raised.name.rpartition(".")[2].endswith(name)
-        if is_class and part in raised.message and place_part in raising:
-            text, _, command = advice.partition(" | ")
-            text = text.replace("{place}", place).replace("{code}", code).replace("{message}", message)
-            steps.append(Advice(text, command))
-            break
-    return steps
+    values = {"{place}": place, "{code}": code, "{message}": message}
+    return [*steps, _written(_advice_for(raised), values)]
 
 
-def _exit_meaning(code: int | None) -> tuple[str, str]:
-    for line in table("gpumon.errors", "exits"):
-        number, _, rest = line.partition(": ")
-        if code is not None and number == str(code):
-            meaning, _, advice = rest.partition(": ")
-            return meaning, advice.replace("{run}", "python train.py")
-    meaning = (
-        "ended" if code is None else f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
-    )
-    return meaning, "Read the lines above it: the program ended itself with this code, and may say why."
+def _written(text: str, values: Mapping[str, str] = MappingProxyType({})) -> Advice:
+    """Advice of a table: a sentence, in which values are filled in, and perhaps code."""
+    sentence, _, code = text.partition(" | ")
+    for name, value in values.items():
+        sentence = sentence.replace(name, value)
+    return Advice(sentence, code)
 
 
-@cache
-def _advice_by_class() -> Sequence[tuple[str, str, str, str]]:
-    rows = []
-    for line in table("gpumon.errors", "exceptions"):
-        head, _, advice = line.partition(": ")
+def _advice_for(raised: Raised) -> str:
+    """The first advice about an exception of this class, from this place, with this message."""
+    file = "" if raised.raising is None else raised.raising.file
+    for row in table("gpumon.errors", "exceptions"):
+        head, _, advice = row.partition(": ")
         head, _, part = head.partition(" / ")
         name, _, place = head.partition(" @ ")
-        rows.append((name, place, part, advice))
-    return rows
+        is_class = name == "*" or raised.name.rpartition(".")[2].endswith(name)
+        if is_class and part in raised.message and place in file:
+            return advice
+    return ""
+
+
+def _exit_meaning(code: int) -> tuple[str, str]:
+    """What an exit code or a signal means, and what to do."""
+    rows = (row.split(": ", 2) for row in table("gpumon.errors", "exits"))
+    meaning = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
+    advice = "Read the lines above it: the program ended itself with this code, and may say why."
+    row = next(((meaning, advice) for number, meaning, advice in rows if number == str(code)), (meaning, advice))
+    return row[0], row[1].replace("{run}", "python train.py")
 
 
 def _because(root: LogFailure) -> str:
@@ -351,7 +287,7 @@ def _cache(root: LogFailure) -> str:
 
 
 def _ignored_text(notices: Iterable[Notice]) -> str:
-    items = list({notice.match.error.id if notice.match else notice.title: notice for notice in notices}.values())
+    items = list({notice.key: notice for notice in notices}.values())
     if not items:
         return ""
     shown = ", ".join(f"{item.title[:60]} (line {item.line:,})" for item in items[:_MAX_NOTICES])

@@ -1,21 +1,22 @@
 """Decides how the last run of a log ended and what caused it: backwards from the end to the root."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Final, NamedTuple
 
 from gpumon.errors import signs
 from gpumon.errors.conditions import condition
-from gpumon.errors.entry import ContextState, Values
+from gpumon.errors.entry import ContextState
 from gpumon.errors.lazy_pattern import lazy_pattern
+from gpumon.errors.load import ERRORS
 from gpumon.errors.match import Match
 from gpumon.errors.prefixes import ClockKind
 from gpumon.errors.programs import is_relevant, program_of, program_of_errors
-from gpumon.errors.raised import raised_error
 from gpumon.errors.rank import case_of, names_of
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
-from gpumon.errors.tracebacks import Link
+from gpumon.errors.tracebacks import MODEL_CODE, Link
 
 _DAY_SECONDS: Final = 24 * 3600.0
 _PERIOD_SECONDS: Final = {ClockKind.TIME_OF_DAY: _DAY_SECONDS, ClockKind.WITHOUT_YEAR: 366 * _DAY_SECONDS}
@@ -56,11 +57,7 @@ class Cause(NamedTuple):
     """Why the last run of a log failed.
 
     Attributes:
-        root: What caused the end.
-        end: The last failure.
         chain: From the end to the root.
-        confidence: How sure this is.
-        reason: What the confidence rests on.
         is_echo: Whether the log only has failures that follow from another one, such as timeouts.
         ignored: Failures before the end that did not cause it, and warnings.
     """
@@ -84,12 +81,13 @@ def cause_of(reading: LogReading) -> Cause | None:
     candidates = [failure for own, failure in graded if own == grade]
     first = _first(candidates, reading.first_failed_rank)
     root, is_by_kind = _root(first, failures, reading)
-    chain = _chain(root, failures)
+    links = [failure for failure in reversed(_links(root, failures)) if failure is not root] if root in failures else []
+    end = [] if failures[-1] is root or failures[-1] in links else [failures[-1]]
     ignored = _ignored(root, reading)
     confidence, reason = _confidence(root, failures, is_by_kind=is_by_kind)
     identified = root.matches or tuple(_identified(root))
     root = replace(root, matches=tuple(replace(match, is_cause=True) for match in in_place(identified, reading)))
-    return Cause(root, failures[-1], chain, confidence, reason, ignored, grade >= _ECHO)
+    return Cause(root, failures[-1], (*end, *links, root), confidence, reason, ignored, grade >= _ECHO)
 
 
 def _is_late(ended: LogFailure, failures: Sequence[LogFailure]) -> bool:
@@ -101,15 +99,26 @@ def _is_late(ended: LogFailure, failures: Sequence[LogFailure]) -> bool:
 
 
 def _identified(failure: LogFailure) -> Iterator[Match]:
-    """The known error that an exception is by the place where it was raised, whatever names its message has."""
-    if failure.raised is not None:
-        code = "" if failure.frame is None else failure.frame.code
-        identified = raised_error(failure.first_text, failure.package, code)
-        if identified is not None:
-            error, values = identified
-            ranks = () if failure.rank is None else (failure.rank,)
-            line, text, time = failure.line, failure.first_text, failure.timestamp
-            yield Match(error, line, text, failure.rank, ranks, timestamp=time, values=values)
+    """The known error that an exception is by the place where it was raised, whatever names its message has.
+
+    Any class, function and argument can be missing. What shows the cause is that the code of an installed package,
+    rather than the user's, refers to it; or that the user's own code does.
+    """
+    if failure.raised is None:
+        return
+    package, message = failure.raised.package, failure.first_text
+    text = f"{message}\n{'' if failure.frame is None else failure.frame.code}"
+    places = {"package", "model-code"} if package == MODEL_CODE else {"package" if package else "own-code"}
+    for error in map(ERRORS.__getitem__, ERRORS.index["raised"]):
+        for wording in error.wordings:
+            match = lazy_pattern(wording.regex, re.MULTILINE).match(text) if wording.raised_in in places else None
+            if match is not None:
+                values = {"raised_by": package, **match.groupdict()}
+                ranks = () if failure.rank is None else (failure.rank,)
+                known = {name: value for name, value in values.items() if value}
+                line, time = failure.line, failure.timestamp
+                yield Match(error, line, message, failure.rank, ranks, timestamp=time, values=known)
+                return
 
 
 def in_place(matches: Iterable[Match], reading: LogReading) -> list[Match]:
@@ -118,30 +127,26 @@ def in_place(matches: Iterable[Match], reading: LogReading) -> list[Match]:
     program = program_of_errors(match.error for failure in failures for match in failure.matches)
     program = program or program_of(reading.programs)
     others = {match.error.id: match.values for failure in failures for match in failure.matches}
-    return [_in_place(match, program, reading, others) for match in matches]
-
-
-def _in_place(match: Match, program: str, reading: LogReading, others: Mapping[str, Values]) -> Match:
-    place = {"program": program if is_relevant(program, names_of(match.error)[1]) else "", "platform": reading.platform}
-    borrowed = ((name, others.get(error_id, {})) for name, error_id in match.error.borrowed)
-    values = {name: values[name] for name, values in borrowed if name in values}
-    count = reading.processes.get((match.error.id, str(match.values.get("bus", ""))), 0)
-    values |= {"processes": count} if count > 1 else {}
-    named = {name: text for name, text in place.items() if text}
-    return replace(match, values={**values, **match.values, **named})
+    placed: list[Match] = []
+    for match in matches:
+        place = program if is_relevant(program, names_of(match.error)[1]) else ""
+        count = len(reading.processes.get((match.error.id, str(match.values.get("bus", ""))), ()))
+        borrowed = ((name, others.get(error_id, {}).get(name)) for name, error_id in match.error.borrowed)
+        before = (*borrowed, ("processes", count if count > 1 else None))
+        values = {name: value for name, value in before if value is not None} | dict(match.values)
+        named = {"program": place, "platform": reading.platform}
+        placed.append(replace(match, values=values | {name: text for name, text in named.items() if text}))
+    return placed
 
 
 def _grade(failure: LogFailure) -> int:
     """How much a failure can be a cause: 0 for what ends a process by itself, more for what only reports it."""
-    if failure.kind is FailureKind.RAISED:
-        raised = failure.raised
-        assert raised is not None
+    raised, ended = failure.raised, failure.ended
+    if raised is not None:
         if failure.is_echo or failure.is_report or not (raised.message or raised.has_traceback):
             return _ECHO
         return 0 if raised.is_uncaught or _is_fatal(failure) else 1
-    if failure.kind is FailureKind.ENDED:
-        ended = failure.ended
-        assert ended is not None
+    if failure.kind is FailureKind.ENDED and ended is not None:
         if ended.is_reason and ended.code not in _TEARDOWN_SIGNALS:
             return 1
         return 2 if ended.code in _CRASHES else 5
@@ -183,8 +188,9 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
     )
     if named is not None:
         return named, True
-    earlier = [failure for failure in failures if failure.line < root.first_line and failure is not first]
-    for other in earlier:
+    for other in failures:
+        if other is first or other.line >= (root.first_line or root.line):
+            continue
         if other.kind in {FailureKind.KNOWN, FailureKind.RAISED} and not other.is_echo and _explains(other, root):
             return _root_of_chain(other, failures), True
     for lasting in reading.lasting:
@@ -195,37 +201,31 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
 
 def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFailure:
     """The link of a chain of exceptions that says what went wrong."""
-    links = _links(failure, failures)
-    root = links[0]
-    for link in links[1:]:
-        assert link.raised is not None
-        assert root.raised is not None
-        if link.raised.link is Link.INNER:
-            root = link
-        elif link.raised.link is Link.DIRECT:
-            is_better = _is_fatal(link) and (root.is_echo or (not _is_fatal(root) and _is_probe(root)))
-            root = link if is_better else root
-        elif link.raised.link is Link.DURING and _says_more(link, root):
-            root = link
+    root, *links = _links(failure, failures)
+    for link in links:
+        kind = None if link.raised is None else link.raised.link
+        is_direct = _is_fatal(link) and (root.is_echo or (not _is_fatal(root) and _is_probe(root)))
+        is_better = is_direct if kind is Link.DIRECT else kind is Link.DURING and _says_more(link, root)
+        root = link if is_better or kind is Link.INNER else root
     return root
 
 
 def _says_more(later: LogFailure, earlier: LogFailure) -> bool:
     """Whether an exception that was raised while another one was handled says more than that one."""
-    assert later.raised is not None
-    assert earlier.raised is not None
-    if later.is_echo:
-        return False
-    if later.raised.name.rpartition(".")[2] in _NAMES_REASON:
-        return True
-    return _is_probe(earlier) and (_is_fatal(later) or not _is_fatal(earlier))
+    is_named = _class_of(later) in _NAMES_REASON
+    is_probed = _is_probe(earlier) and (_is_fatal(later) or not _is_fatal(earlier))
+    return not later.is_echo and (is_named or is_probed)
+
+
+def _class_of(failure: LogFailure) -> str:
+    """The class of an exception, without its module."""
+    return "" if failure.raised is None else failure.raised.name.rpartition(".")[2]
 
 
 def _is_probe(failure: LogFailure) -> bool:
     """Whether an exception is of a kind that libraries handle, and none of the user's own lines is next to it."""
-    raised = failure.raised
-    assert raised is not None
-    return raised.name.rpartition(".")[2] in _PROBES or raised.raising is None or not raised.raising.is_own
+    raising = None if failure.raised is None else failure.raised.raising
+    return _class_of(failure) in _PROBES or raising is None or not raising.is_own
 
 
 def _links(failure: LogFailure, failures: Sequence[LogFailure]) -> list[LogFailure]:
@@ -233,11 +233,10 @@ def _links(failure: LogFailure, failures: Sequence[LogFailure]) -> list[LogFailu
     if failure.raised is None:
         return [failure]
     of_rank = [item for item in failures if item.raised is not None and item.rank == failure.rank]
-    index = next(number for number, item in enumerate(of_rank) if item is failure)
-    start = index
+    start = next(number for number, item in enumerate(of_rank) if item is failure)
+    end = start + 1
     while start > 0 and _is_linked(of_rank[start]):
         start -= 1
-    end = index + 1
     while end < len(of_rank) and _is_linked(of_rank[end]):
         end += 1
     return of_rank[start:end]
@@ -286,36 +285,28 @@ def follows(failure: LogFailure, earlier: LogFailure) -> bool:
 
 def _is_about_the_same(failure: LogFailure, earlier: LogFailure) -> bool:
     """Whether both name the same address, port, file or GPU, or both say that a value is not a number."""
-    if failure.match is not None:
-        return False
-    both = [
-        {word.lower() for word in _NOT_A_NUMBER.findall(item.text)} | set(objects_in(item.text))
+    one, other = (
+        {word.lower() for word in _NOT_A_NUMBER.findall(item.text)}
+        | {word for word in _OBJECT.findall(item.text) if len(word) >= _MIN_OBJECT}
         for item in (failure, earlier)
-    ]
-    return bool(both[0] & both[1])
+    )
+    return failure.match is None and not one.isdisjoint(other)
 
 
 def _may_be_hardware(failure: LogFailure) -> bool:
     """Whether a failure can follow from one of the GPU: not if it is about the values or the memory of the program."""
     if failure.match is not None:
         return failure.match.error.context not in {ContextState.ALIVE, ContextState.RESET}
-    return failure.raised is None or failure.raised.name.rpartition(".")[2] not in _PROBES
-
-
-def _chain(root: LogFailure, failures: Sequence[LogFailure]) -> tuple[LogFailure, ...]:
-    links = [failure for failure in reversed(_links(root, failures)) if failure is not root] if root in failures else []
-    end = [] if failures[-1] is root or failures[-1] in links else [failures[-1]]
-    return (*end, *links, root)
+    return _class_of(failure) not in _PROBES
 
 
 def _ignored(root: LogFailure, reading: LogReading) -> tuple[Notice, ...]:
     """Warnings and survived errors, each kind once."""
+    key = None if root.match is None else root.match.error.id
     shown: dict[str, Notice] = {}
     for notice in reading.notices:
-        key = notice.match.error.id if notice.match else notice.title
-        if root.match is None or key != root.match.error.id:
-            shown.setdefault(key, notice)
-    return tuple(shown.values())
+        shown.setdefault(notice.key, notice)
+    return tuple(notice for notice in shown.values() if notice.key != key)
 
 
 def _confidence(root: LogFailure, failures: Sequence[LogFailure], *, is_by_kind: bool) -> tuple[Confidence, str]:
@@ -323,18 +314,11 @@ def _confidence(root: LogFailure, failures: Sequence[LogFailure], *, is_by_kind:
         return Confidence.UNKNOWN, "no entry has this error"
     if is_by_kind:
         return Confidence.MEDIUM, f"line {root.line:,} explains what failed later, by its kind"
-    is_first = root.line == min(failure.line for failure in failures)
-    if root.kind is FailureKind.RAISED and root.raised is not None and root.raised.is_uncaught:
-        of_ranks = " of any rank" if any(failure.rank is not None for failure in failures) else ""
-        what = (
-            f"is the first error{of_ranks}" if is_first else f"is the first error{of_ranks} that no other one explains"
-        )
-        return Confidence.HIGH, f"line {root.line:,} {what}"
+    of_ranks = " of any rank" if any(failure.rank is not None for failure in failures) else ""
+    if root.raised is not None and root.raised.is_uncaught:
+        is_first = root.line == min(failure.line for failure in failures)
+        rest = "" if is_first else " that no other one explains"
+        return Confidence.HIGH, f"line {root.line:,} is the first error{of_ranks}{rest}"
     if len(failures) == 1:
         return Confidence.HIGH, f"line {root.line:,} is the only error"
     return Confidence.MEDIUM, f"line {root.line:,} is the first error after the last progress"
-
-
-def objects_in(text: str) -> frozenset[str]:
-    """Addresses, ports, files and numbers in a text."""
-    return frozenset(item for item in _OBJECT.findall(text) if len(item) >= _MIN_OBJECT)

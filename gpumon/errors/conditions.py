@@ -12,7 +12,7 @@ A condition consists of atoms, joined by `and`, `or`, `not` and parentheses:
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -26,8 +26,6 @@ class Case(NamedTuple):
 
     Attributes:
         text: The message with its values.
-        values: The values.
-        signs: The signs of the log that the entry names.
         program: The program whose log it is; empty if unknown.
         platform: Where it ran; empty for Linux outside a notebook.
     """
@@ -39,11 +37,10 @@ class Case(NamedTuple):
     platform: str = ""
 
 
-Condition = Callable[[Case], bool]
-
 _WITHOUT_PYTORCH: Final = frozenset({"JAX", "llama.cpp", "LMDeploy"})
 """Programs in whose processes fixes that call PyTorch cannot be applied."""
-NAMED: Final[Mapping[str, Condition]] = {
+_Test = Callable[[Case], bool]
+NAMED: Final[Mapping[str, _Test]] = {
     "only killed": lambda case: case.text.strip() == "Killed",
     "a model server": lambda case: case.program in PROGRAMS and PROGRAMS[case.program].ends_itself,
     "no command": lambda case: case.program not in PROGRAMS or not PROGRAMS[case.program].command,
@@ -52,75 +49,63 @@ NAMED: Final[Mapping[str, Condition]] = {
     "trains": lambda case: case.program not in PROGRAMS or PROGRAMS[case.program].trains,
 }
 """Conditions that need more than a comparison."""
-
-_TOKEN: Final = lazy_pattern(r'\s*(?:"((?:[^"\\]|\\.)*)"|([(),])|(\{\w+\})|([^\s(),"]+))')
-_JOINTS: Final = frozenset({"and", "or", ")", ","})
+_TOKEN: Final = lazy_pattern(r'\s*("(?:[^"\\]|\\.)*"|[(),]|\{\w+\}|[^\s(),"]+|")')
+_JOINTS: Final = frozenset({"", "and", "or", ")", ","})
 
 
 class ConditionError(ValueError):
     """A condition that cannot be read."""
 
 
-@lru_cache(maxsize=1024)
-def condition(text: str) -> Condition:
-    """Reads a condition.
+class FixCondition:
+    """A condition; called with a case, it says whether it holds.
 
     Raises:
-        ConditionError: It is not a condition.
+        ConditionError: The text is not a condition.
     """
-    return _Parser(text).parse()
-
-
-@lru_cache(maxsize=1024)
-def names_in(text: str) -> tuple[Sequence[str], Sequence[str]]:
-    """The signs of a log and the programs that a condition names."""
-    parser = _Parser(text)
-    parser.parse()
-    return parser.signs, parser.programs
-
-
-class _Parser:
-    """Reads one condition; a token is a text, and whether it was quoted."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = list(_tokens(text))
-        self._position = 0
         self.signs: list[str] = []
         self.programs: list[str] = []
+        self._text = text
+        self._tokens = _TOKEN.findall(text)[::-1]
+        self._test = self._any()
+        if self._tokens:
+            raise self._error("not understood", self._tokens[-1])
 
-    def parse(self) -> Condition:
-        result = self._any()
-        if self._position < len(self._tokens):
-            raise ConditionError(f"not understood: {self._tokens[self._position][0]!r} in {self._text!r}")
-        return result
+    def __call__(self, case: Case) -> bool:
+        """Whether it holds."""
+        return self._test(case)
 
-    def _word(self) -> str:
-        """The next token if it is not quoted; empty at the end."""
-        text, is_quoted = self._tokens[self._position] if self._position < len(self._tokens) else ("", False)
-        return "" if is_quoted else text
+    def _error(self, why: str, word: str) -> ConditionError:
+        return ConditionError(f"{why}: {word!r} in {self._text!r}")
+
+    def _next(self) -> str:
+        """The next token; empty at the end."""
+        return self._tokens[-1] if self._tokens else ""
 
     def _take(self) -> str:
-        if self._position >= len(self._tokens):
-            raise ConditionError(f"incomplete: {self._text!r}")
-        self._position += 1
-        return self._tokens[self._position - 1][0]
+        """The next token, without quotes."""
+        if not self._tokens:
+            raise self._error("incomplete", "")
+        token: str = self._tokens.pop()
+        return re.sub(r"\\(.)", r"\1", token[1:-1]) if token.startswith('"') and len(token) > 1 else token
 
-    def _any(self) -> Condition:
+    def _any(self) -> _Test:
         parts = [self._all()]
-        while self._word() == "or":
+        while self._next() == "or":
             self._take()
             parts.append(self._all())
         return parts[0] if len(parts) == 1 else lambda case: any(part(case) for part in parts)
 
-    def _all(self) -> Condition:
+    def _all(self) -> _Test:
         parts = [self._atom()]
-        while self._word() == "and":
+        while self._next() == "and":
             self._take()
             parts.append(self._atom())
         return parts[0] if len(parts) == 1 else lambda case: all(part(case) for part in parts)
 
-    def _atom(self) -> Condition:
+    def _atom(self) -> _Test:
         word = self._take()
         if word == "not":
             inner = self._atom()
@@ -128,30 +113,32 @@ class _Parser:
         if word == "(":
             inner = self._any()
             if self._take() != ")":
-                raise ConditionError(f"a parenthesis is open in {self._text!r}")
+                raise self._error("a parenthesis is open", word)
             return inner
         if word.startswith("{"):
             return self._comparison(word[1:-1])
-        return self._place(word) or self._named(word)
+        return self._place(word)
 
-    def _place(self, word: str) -> Condition | None:
-        """What the log or its message has, or where it is from; None if the word begins another condition."""
-        if word in {"text", "log"} and self._word() == "has":
+    def _place(self, word: str) -> _Test:
+        """What the log or its message has, where it is from, or a named condition."""
+        if word in {"text", "log"} and self._next() == "has":
             self._take()
             names = self._list()
             if word == "text":
                 return lambda case: any(name in case.text for name in names)
             self.signs += names
             return lambda case: not case.signs.isdisjoint(names)
-        if word not in {"program", "platform"}:
-            return None
-        names = self._list()
-        if word == "platform":
-            return lambda case: case.platform in names
-        self.programs += names
-        return lambda case: case.program in names
+        if word in {"program", "platform"}:
+            names = self._list()
+            self.programs += names if word == "program" else []
+            return lambda case: getattr(case, word) in names
+        while self._next() not in _JOINTS:
+            word += f" {self._take()}"
+        if word not in NAMED:
+            raise self._error("no condition", word)
+        return NAMED[word]
 
-    def _comparison(self, slot: str) -> Condition:
+    def _comparison(self, slot: str) -> _Test:
         operator = self._take()
         if operator == "exists":
             return lambda case: slot in case.values
@@ -161,9 +148,8 @@ class _Parser:
         if operator == "has":
             return lambda case: any(text in str(case.values.get(slot, "")) for text in wanted)
         if operator not in {"<", ">"}:
-            raise ConditionError(f"no comparison: {operator!r} in {self._text!r}")
-        limit = wanted[0]
-        sign = 1 if operator == ">" else -1
+            raise self._error("no comparison", operator)
+        limit, sign = wanted[0], 1 if operator == ">" else -1
 
         def compares(case: Case) -> bool:
             limits = _numbers(case.values.get(limit[1:-1]) if limit.startswith("{") else limit)
@@ -174,31 +160,14 @@ class _Parser:
 
     def _list(self) -> list[str]:
         items = [self._take()]
-        while self._word() == ",":
+        while self._next() == ",":
             self._take()
             items.append(self._take())
         return items
 
-    def _named(self, word: str) -> Condition:
-        words = [word]
-        while self._word() and self._word() not in _JOINTS:
-            words.append(self._take())
-        name = " ".join(words)
-        if name not in NAMED:
-            raise ConditionError(f"no condition: {name!r} in {self._text!r}")
-        return NAMED[name]
 
-
-def _tokens(text: str) -> Iterator[tuple[str, bool]]:
-    position = 0
-    text = text.rstrip()
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise ConditionError(f"not understood: {text[position:]!r}")
-        position = match.end()
-        is_quoted = match[1] is not None
-        yield (re.sub(r"\\(.)", r"\1", match[1]) if is_quoted else match[match.lastindex or 0]), is_quoted
+condition: Final = lru_cache(maxsize=1024)(FixCondition)
+"""Reads a condition, each text once."""
 
 
 def _numbers(value: int | str | None) -> Sequence[float]:

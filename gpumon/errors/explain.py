@@ -11,7 +11,7 @@ from gpumon.core.text import safe_text
 from gpumon.errors.cause import cause_of
 from gpumon.errors.explanation import Explanation, explanation_of
 from gpumon.errors.find import ErrorFinder
-from gpumon.errors.load import catalogue
+from gpumon.errors.load import ERRORS
 from gpumon.errors.reader import LogReader
 from gpumon.errors.reading import LogReading, merged
 from gpumon.errors.source import log_files, log_pieces, open_log
@@ -26,7 +26,7 @@ _PASTED: Final = "the text"
 @cache
 def finder() -> ErrorFinder:
     """What finds the known errors, which is made at the first use."""
-    return ErrorFinder(catalogue())
+    return ErrorFinder(ERRORS)
 
 
 def explain(chunks: Iterable[bytes], name: str = "the log") -> Explanation:
@@ -48,10 +48,6 @@ def explain_text(text: str) -> Explanation:
 
 def explain_source(chunks: Iterator[bytes], name: str) -> Explanation:
     """Explains a log, or the report that a probe wrote when a process ran out of memory.
-
-    Args:
-        chunks: The content, decompressed.
-        name: The name of the source in the answer and in error messages.
 
     Raises:
         CommandError: The source is such a report and cannot be read.

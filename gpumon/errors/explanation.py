@@ -1,6 +1,6 @@
 """What a log means: its reading, its known errors, and the short answer."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,10 +18,7 @@ class Explanation:
 
     Attributes:
         matches: The known errors, the cause first, the others in the order of their lines.
-        answer: The short answer.
-        lines: The number of lines read.
         unknown: The error that ended the log, if no entry has it.
-        last_lines: The last lines that are not blank.
         reading: The log; None for the report of a probe.
         root: Why the last run failed; None if it did not, and for the report of a probe.
     """
@@ -30,7 +27,7 @@ class Explanation:
     answer: LogAnswer
     lines: int
     unknown: LogFailure | None = None
-    last_lines: tuple[NumberedLine, ...] = ()
+    last_lines: Sequence[NumberedLine] = ()
     reading: LogReading | None = None
     root: Cause | None = None
 
@@ -46,13 +43,7 @@ class Explanation:
 
 
 def explanation_of(reading: LogReading, cause: Cause | None, name: str) -> Explanation:
-    """The explanation of a log.
-
-    Args:
-        reading: The log.
-        cause: Why its last run failed.
-        name: The name of the log.
-    """
+    """The explanation of a log."""
     answer = answer_of(reading, cause, name)
     unknown = None if cause is None or cause.root.match is not None else cause.root
     matches = tuple(_matches(reading, cause))[:_MAX_MATCHES]

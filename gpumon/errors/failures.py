@@ -8,20 +8,20 @@ from typing import Final, NamedTuple
 
 from gpumon.core.text import safe_text
 from gpumon.errors import signs
+from gpumon.errors.candidate import PatternHit
 from gpumon.errors.entry import ContextState
-from gpumon.errors.match import Match
-from gpumon.errors.matches import match_of, timestamp_at
+from gpumon.errors.match import Match, match_of, timestamp_at
 from gpumon.errors.patterns import LetterWords
 from gpumon.errors.reading import FailureKind, LogFailure, NumberedLine
 from gpumon.errors.scan import LogBlock
 from gpumon.errors.tracebacks import CAUGHT_ABOVE, Raised, exceptions
-from gpumon.errors.wrapped_search import PatternHit
 
 _MAX_TEXT: Final = 400
 _MAX_LINES_PER_SIGN: Final = 512
 """Lines per block and sign that are examined, from the end."""
 _LINES_BEFORE: Final = 8
 _LINES_AFTER: Final = 4
+_FAILED_TESTS: Final = signs.sign("failed tests")
 
 
 class FailureLines(NamedTuple):
@@ -37,9 +37,6 @@ class BlockFailures:
     """What failed in a block.
 
     Attributes:
-        failures: In the order of the lines.
-        notices: Warnings.
-        lasting: Known errors that may end the program later.
         at_end: The last error whose message is a sign of it only if the log ends with it.
         first_failed_rank: The rank that a launcher calls the first one that failed; its summary names it last.
     """
@@ -53,52 +50,50 @@ class BlockFailures:
 
 def failures_in(block: LogBlock, hits: Sequence[PatternHit]) -> BlockFailures:
     """What failed in a block, with the known errors in it."""
-    result = BlockFailures()
-    rows = block.by_rank
+    result, rows = BlockFailures(), block.by_rank
     raised = [item for item in exceptions(block) if block.first <= rows.positions[item.row] < block.end]
-    by_raised: dict[int, list[PatternHit]] = {}
-    spans = [(item.first_row, item.end_row) for item in raised]
-    taken: set[int] = set()
+    by_row = {row: item for item in reversed(raised) for row in range(item.first_row, item.end_row)}
+    of_raised: dict[int, list[PatternHit]] = {id(item): [] for item in raised}
+    covered = {rows.positions[row] for row in by_row}
     for hit in hits:
-        row = rows.rows[hit.position]
-        index = next((i for i, (first, end) in enumerate(spans) if first <= row < end), None)
-        if index is not None:
-            if row >= raised[index].row:
-                by_raised.setdefault(index, []).append(hit)
-            continue
-        taken.add(hit.position)
-        _add_known(block, hit, result)
-    for index, item in enumerate(raised):
-        _add_raised(block, item, by_raised.get(index, ()), result)
-    covered = {rows.positions[row] for first, end in spans for row in range(first, end)} | taken
+        item = by_row.get(hit.start[0])
+        if item is None:
+            covered.add(hit.position)
+            _add_known(block, hit, result)
+        elif hit.start[0] >= item.row:
+            of_raised[id(item)].append(hit)
+    for item in raised:
+        _add_raised(block, item, of_raised[id(item)], result)
     _add_others(block, covered, result)
     result.failures.sort(key=attrgetter("start"))
     return result
 
 
+def _failure(
+    block: LogBlock, kind: FailureKind, position: int, text: str, matches: tuple[Match, ...] = ()
+) -> LogFailure:
+    """A failure in a line; the lines around it are kept if no entry has it."""
+    rows = block.by_rank
+    row = rows.rows[position]
+    rank_rows = rows.of_rank(row)  # the lines of the same rank around it
+    near = range(max(rank_rows.start, row - _LINES_BEFORE), min(rank_rows.stop, row + _LINES_AFTER + 1))
+    around = () if matches else tuple(numbered(block, rows.positions[other]) for other in near)
+    number, rank, time = block.numbers[position], block.ranks[position], timestamp_at(block, position)
+    return LogFailure(kind, number, text, rank, time, matches=matches, around=around)
+
+
 def _add_raised(block: LogBlock, raised: Raised, hits: Sequence[PatternHit], result: BlockFailures) -> None:
     positions = block.by_rank.positions
-    position = positions[raised.row]
-    matches = _matches(block, hits)
+    first, matches = positions[raised.first_row], _matches(block, hits)
     text = f"{raised.name}: {raised.message}" if raised.message else raised.name
-    failure = LogFailure(
-        FailureKind.RAISED,
-        block.numbers[position],
-        block.numbers[positions[raised.first_row]],
-        text,
-        block.ranks[position],
-        timestamp_at(block, position),
-        raised,
-        matches=matches,
-        around=() if matches else _around(block, position),
-    )
+    failure = _failure(block, FailureKind.RAISED, positions[raised.row], text, matches)
+    failure = replace(failure, raised=raised, first_line=block.numbers[first])
     is_warning = raised.name.endswith("Warning") or (matches and all(match.error.is_warning for match in matches))
     result.lasting += [replace(failure, matches=(match,)) for match in matches if is_lasting(match)]
     is_notice = is_warning and not raised.is_uncaught
     if is_notice:
         result.notices += matches
-    end = positions[raised.end_row - 1] + 1
-    result.failures.append(FailureLines(positions[raised.first_row], end, None if is_notice else failure))
+    result.failures.append(FailureLines(first, positions[raised.end_row - 1] + 1, None if is_notice else failure))
 
 
 def _matches(block: LogBlock, hits: Sequence[PatternHit]) -> tuple[Match, ...]:
@@ -112,28 +107,17 @@ def _matches(block: LogBlock, hits: Sequence[PatternHit]) -> tuple[Match, ...]:
 
 def with_values(first: Match, later: Match) -> Match:
     """A match with the values of a further line of its message; the message is quoted, not the code that raises it."""
-    values = {**later.values, **first.values}
-    if first.is_code and not later.is_code:
-        return replace(first, line=later.line, text=later.text, values=values)
-    return replace(first, values=values)
+    shown = later if first.is_code and not later.is_code else first
+    return replace(first, line=shown.line, text=shown.text, values={**later.values, **first.values})
 
 
 def _add_known(block: LogBlock, hit: PatternHit, result: BlockFailures) -> None:
     """Adds a known error outside an exception; warnings are kept apart."""
     match = match_of(block, hit)
-    failure = LogFailure(
-        FailureKind.KNOWN,
-        match.line,
-        match.line,
-        match.text,
-        block.ranks[hit.position],
-        match.timestamp,
-        matches=(match,),
-    )
     ended = signs.ended(block.lines[hit.position], block.texts[hit.position])
-    if ended is not None:
-        failure = replace(failure, kind=FailureKind.ENDED, ended=ended)
-    if hit.error.is_last:
+    kind = FailureKind.KNOWN if ended is None else FailureKind.ENDED
+    failure = replace(_failure(block, kind, hit.position, match.text, (match,)), ended=ended)
+    if hit.line_match.candidate.pattern.is_last:
         result.at_end = match
         return
     if is_lasting(match):
@@ -178,27 +162,14 @@ def _add_others(block: LogBlock, covered: set[int], result: BlockFailures) -> No
         ended = signs.ended(line, text)
         if ended is not None:
             kind = FailureKind.ENDED
-        elif signs.is_failed_test_run(text) or signs.is_reported_error(text):
+        elif _FAILED_TESTS.is_in(text) or signs.is_reported_error(text):
             kind = FailureKind.REPORTED
-        elif signs.has_error_level(line) and CAUGHT_ABOVE.search(line) is None:
+        elif signs.has_error_level(line) and not CAUGHT_ABOVE.is_in(line):
             kind = FailureKind.LOGGED
         else:
             continue
-        number = block.numbers[position]
-        shown = safe_text(text.strip(), _MAX_TEXT)
-        rank = block.ranks[position]
-        timestamp, around = timestamp_at(block, position), _around(block, position)
-        failure = LogFailure(kind, number, number, shown, rank, timestamp, ended=ended, around=around)
-        result.failures.append(FailureLines(position, position + 1, failure))
-
-
-def _around(block: LogBlock, position: int) -> tuple[NumberedLine, ...]:
-    """The lines of the same rank around an error."""
-    rows = block.by_rank
-    row = rows.rows[position]
-    rank = rows.of_rank(row)
-    near = range(max(rank.start, row - _LINES_BEFORE), min(rank.stop, row + _LINES_AFTER + 1))
-    return tuple(numbered(block, rows.positions[other]) for other in near)
+        failure = _failure(block, kind, position, safe_text(text.strip(), _MAX_TEXT))
+        result.failures.append(FailureLines(position, position + 1, replace(failure, ended=ended)))
 
 
 def numbered(block: LogBlock, position: int) -> NumberedLine:
@@ -207,12 +178,7 @@ def numbered(block: LogBlock, position: int) -> NumberedLine:
 
 
 def positions_with(block: LogBlock, signs_of_lines: Mapping[str, bytes]) -> list[int]:
-    """The lines of a block that contain one of some texts, for each at most a fixed number, from the end.
-
-    Args:
-        block: The block.
-        signs_of_lines: The texts, each with letters of a word of it; see `with_letters`.
-    """
+    """The lines of a block that contain one of some texts, for each at most a fixed number, from the end."""
     positions: set[int] = set()
     for sign, letters in signs_of_lines.items():
         end = len(block.text) if letters in block.words.vocabulary else 0

@@ -1,17 +1,17 @@
-"""Reads the known errors from the text files in `entries/`.
+"""Reads the known errors from the text files in `entries/`; docs/errors.md describes their format.
 
-docs/errors.md describes the format. `index.json`, which `python -m gpumon.errors.index` writes, has the needles of all
-wordings; the text of an entry is read only if one of its needles is in a log, or if the entry is asked for.
+`index.json`, which `python -m tests.errors.index` writes, has the needles of all wordings; an entry is read only if
+one of its needles is in a log, or if it is asked for.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 from gpumon.errors.entry import Code, ContextState, Fix, KnownError, Values, Wording
 
@@ -20,22 +20,17 @@ INDEX: Final = Path(__file__).with_name("index.json")
 SHARED: Final = frozenset({"fixes", "wordings"})
 """Files without errors, with what several entries use."""
 
-NOT_ABOUT_MEMORY: Final = "No effect: this error is not about memory."
-CONTEXT_IS_DEAD: Final = (
-    "Cannot help: the CUDA context is dead, so this call fails like every other CUDA call of the process."
-)
-BELOW_PYTORCH: Final = "No effect: the fault is below PyTorch, in the driver or the hardware."
+_NOT_ABOUT_MEMORY: Final = "No effect: this error is not about memory."
+_CACHE: Final = {
+    ContextState.DEAD: "Cannot help: the CUDA context is dead, so this call fails like every other CUDA call of the"
+    " process.",
+    ContextState.RESET: "No effect: the fault is below PyTorch, in the driver or the hardware.",
+}
+"""What `torch.cuda.empty_cache()` does for an entry that does not say it, by the context; for others, nothing."""
 STANDARD_CACHE: Final = frozenset(
-    {
-        NOT_ABOUT_MEMORY,
-        CONTEXT_IS_DEAD,
-        BELOW_PYTORCH,
-        "No effect: there is no CUDA context yet, so there is no cache.",
-    }
+    {_NOT_ABOUT_MEMORY, *_CACHE.values(), "No effect: there is no CUDA context yet, so there is no cache."}
 )
 """Effects of `torch.cuda.empty_cache()` on errors that are not about memory, so that they need no section."""
-_CACHE: Final = {ContextState.DEAD: CONTEXT_IS_DEAD, ContextState.RESET: BELOW_PYTORCH}
-"""What `torch.cuda.empty_cache()` does for an entry that does not say it, by the context; for others, nothing."""
 
 SLOT_TYPES: Final = {
     "int": (r"\d", 20, ""),
@@ -58,26 +53,27 @@ FIXED_SLOT_TYPES: Final = {
     "shape": r"\[[\d, -]{0,120}\]",
 }
 _SLOT: Final = re.compile(r"\{\{|\}\}|\{(?P<name>\w*):(?P<type>[^{}]*)\}|\{(?P<plain>\w+)\}")
+_TYPE: Final = re.compile(r"(?P<name>[a-z]+)(?P<size>\d*)")
 _MARK: Final = "\0"
 """Stands before and behind the name of a slot of a fix, and its default after a colon."""
+_FIX_SLOT: Final = re.compile(r"\{(\{[a-z_]\w*(?::[^{}\n]*)?\})\}|\{([a-z_]\w*(?::[^{}\n]*)?)\}")
+"""A slot in a fix, or text that would be one, in doubled braces."""
 _DEFAULTS: Final = {"run": "python train.py"}
 _SAFE: Final = re.compile(r"[\w@%+=:,./-]{1,200}")
 """A value of a log that may stand in code."""
 _MODES: Final = {"": (False, False), "when": (True, True), "prefer when": (True, False), "only when": (False, True)}
-_FIX_SLOT: Final = re.compile(r"\{(\{[a-z_]\w*(?::[^{}\n]*)?\})\}|\{([a-z_]\w*(?::[^{}\n]*)?)\}")
-"""A slot in a fix, or text that would be one, in doubled braces."""
-_TYPE: Final = re.compile(r"(?P<name>[a-z]+)(?P<size>\d*)")
-_RAISED: Final = frozenset({"in-package", "in-model-code", "in-own-code"})
-FLAGS: Final = {"says/": {"case", "at-end", *_RAISED}, "says": {"case", "at-end", "word", "start", *_RAISED}}
-"""Words before a wording: it is case-sensitive, counts only at the end of a log, consists of whole words, stands at the
-start of a line, or is an exception of a package, of code that came with a model, or of the user's own code."""
-_KINDS: Final = frozenset({"fatal", "notice", "echo"})
-_FIELD: Final = re.compile(r"(?P<keyword>[a-z]+/?)(?: +(?P<head>.*))?")
+"""Before a condition: whether the fix is first where it holds, and hidden otherwise."""
 _WHEN: Final = re.compile(r"(when|prefer when|only when) ")
-"""Before a condition: where it holds, the fix is first, and hidden otherwise; first, and in its place otherwise; or in
-its place, and hidden otherwise."""
 _OPEN_CONDITION: Final = re.compile(r"(?:,| and| or| not|\()$")
 """The end of a line after which a condition continues on the next one."""
+_RAISED: Final = frozenset({"in-package", "in-model-code", "in-own-code"})
+FLAGS: Final = {"says/": {"case", "at-end", *_RAISED}, "says": {"case", "at-end", "word", "start", *_RAISED}}
+"""Words that may stand before a wording."""
+_KINDS: Final = frozenset({"fatal", "notice", "echo"})
+_REQUIRED: Final = ("section", "title", "means")
+_SINGLE: Final = (*_REQUIRED, "cache", "seen", "program", "leads", "reasons", "also", "facts", "host")
+FIELDS: Final = frozenset((*_SINGLE, "says", "says/", "cause", "fix", "use", "more", "source", "follows", "values"))
+"""The fields of an entry; those that may stand in it once come first."""
 
 
 class EntryError(ValueError):
@@ -102,47 +98,35 @@ class _Field:
     def fail(self, reason: str) -> EntryError:
         return EntryError(f"{self.where}: {reason}")
 
-    def with_condition(self) -> tuple[str, str, str]:
+    def with_condition(self, head: str | None = None) -> tuple[str, str, str]:
         """The mode and the condition at the start of the text, which may be empty, and the rest of the text."""
-        lines = [self.head, *self.texts]
+        lines = [self.head if head is None else head, *self.texts]
         match = _WHEN.match(lines[0])
         if match is None:
-            return "", "", self.text
+            return "", "", " ".join(filter(None, lines))
         condition = lines.pop(0)[match.end() :]
         while _OPEN_CONDITION.search(condition) and lines:
             condition = f"{condition} {lines.pop(0)}"
         return match[1], condition, " ".join(lines)
 
 
-def _fields(text: str, where: str, first: int) -> Iterator[_Field]:
-    """The fields of an entry.
-
-    Args:
-        text: The lines of the entry.
-        where: The name of the file.
-        first: The number of the first line.
-    """
-    current: _Field | None = None
+def _fields(text: str, where: str, first: int = 1) -> list[_Field]:
+    """The fields in some lines of a file, of which the first one has a number."""
+    fields: list[_Field] = []
     for number, line in enumerate(text.splitlines(), first):
-        if not line.strip() or line.startswith("#"):
+        stripped, place = line.strip(), f"{where}:{number}"
+        if not stripped or line.startswith("#"):
             continue
         if not line[0].isspace():
-            if current is not None:
-                yield current
-            match = _FIELD.fullmatch(line.rstrip())
-            if match is None:
-                raise EntryError(f"{where}:{number}: no field: {line[:60]!r}")
-            current = _Field(match["keyword"], match["head"] or "", f"{where}:{number}")
-        elif current is None:
-            raise EntryError(f"{where}:{number}: text before the first field")
-        elif (stripped := line.strip()).startswith("|"):
-            current.codes.append(line.lstrip()[1:].removeprefix(" ").rstrip())
-        elif current.codes:
-            raise EntryError(f"{where}:{number}: text below code: {stripped[:60]!r}")
+            keyword, _, head = stripped.partition(" ")
+            fields.append(_Field(keyword, head.lstrip(), place))
+        elif stripped.startswith("|"):
+            fields[-1].codes.append(line.lstrip()[1:].removeprefix(" ").rstrip())
+        elif fields[-1].codes:
+            raise EntryError(f"{place}: text below code: {stripped[:60]!r}")
         else:
-            current.texts.append(stripped)
-    if current is not None:
-        yield current
+            fields[-1].texts.append(stripped)
+    return fields
 
 
 def parse(text: str, where: str, line: int = 1) -> KnownError:
@@ -167,30 +151,10 @@ def parse(text: str, where: str, line: int = 1) -> KnownError:
         if some.keyword in _SINGLE and by_keyword[some.keyword]:
             raise some.fail(f"a second {some.keyword!r}")
         by_keyword[some.keyword].append(some)
+    texts = {name: " ".join(some.text for some in by_keyword[name]) for name in _SINGLE}
     for name in _REQUIRED:
-        if not by_keyword[name]:
+        if not texts[name]:
             raise head.fail(f"{words[0]} has no {name!r}")
-    return _error(words, fields, by_keyword)
-
-
-_REQUIRED: Final = ("section", "title", "means")
-_SINGLE: Final = (*_REQUIRED, "cache", "seen", "program", "leads", "reasons")
-FIELDS: Final = frozenset(
-    (*_SINGLE, "says", "says/", "cause", "fix", "use", "more", "source", "follows", "values", "facts", "host")
-)
-"""The fields of an entry; those that may stand in it once come first."""
-
-
-def _error(words: Sequence[str], fields: Sequence[_Field], by_keyword: Mapping[str, Sequence[_Field]]) -> KnownError:
-    """The entry with some fields.
-
-    Args:
-        words: Its first line: the id, the kinds, and the context.
-        fields: The fields in order.
-        by_keyword: The same by their keywords.
-    """
-    texts = {name: " ".join(some.text for some in by_keyword[name]) for name in (*_SINGLE, "facts", "host")}
-    wordings = [_wording(some) for some in fields if some.keyword in FLAGS]
     causes = [some.with_condition()[1:] for some in by_keyword["cause"]]
     more = chain.from_iterable(_more(some) for some in by_keyword["more"])
     context = ContextState(words[-1])
@@ -200,19 +164,18 @@ def _error(words: Sequence[str], fields: Sequence[_Field], by_keyword: Mapping[s
         title=texts["title"],
         summary=texts["means"],
         context=context,
-        wordings=tuple(wording for wording, _ in wordings),
+        wordings=tuple(_wording(some) for some in fields if some.keyword in FLAGS),
         causes=tuple(text for condition, text in causes if not condition),
         causes_when=tuple(pair for pair in causes if pair[0]),
         fixes=tuple(chain.from_iterable(_fixes(some) for some in fields if some.keyword in {"fix", "use"})),
-        empty_cache=texts["cache"] or _CACHE.get(context, NOT_ABOUT_MEMORY),
+        empty_cache=texts["cache"] or _CACHE.get(context, _NOT_ABOUT_MEMORY),
         see_more=tuple(filter(None, (filled(fix, {}) for fix in more))),
         sources=tuple(some.text for some in by_keyword["source"]),
         said_by=texts["seen"],
         is_echo="echo" in words[1:-2],
         is_warning="notice" in words[1:-2],
-        is_last=any(is_last for _, is_last in wordings),
-        has_one_reason=bool(by_keyword["reasons"]),
-        is_leading=bool(by_keyword["leads"]),
+        has_one_reason=bool(texts["reasons"]),
+        is_leading=bool(texts["leads"]),
         follows=tuple(chain.from_iterable(_pairs(some, " when ") for some in by_keyword["follows"])),
         program=texts["program"],
         borrowed=tuple(chain.from_iterable(_pairs(some, " from ") for some in by_keyword["values"])),
@@ -238,7 +201,7 @@ def _fixes(some: _Field) -> Iterator[Fix]:
         yield _fix(some)
         return
     name, _, rest = some.head.partition(" ")
-    mode, condition, _ = replace(some, head=rest.strip()).with_condition()
+    mode, condition, _ = some.with_condition(rest.strip())
     for fix in _fixes_of_group(name, some):
         both = f"({fix.when}) and ({condition})" if fix.when and condition else fix.when or condition
         is_first, is_hidden = _MODES[mode] if mode else (fix.is_first, fix.is_hidden_otherwise)
@@ -257,8 +220,6 @@ def _with_slots(text: str) -> str:
 
 def filled(fix: Fix, values: Values) -> Fix | None:
     """A fix with the values of its slots; None if one is missing, or must not be in code."""
-    if _MARK not in fix.text and _MARK not in fix.code:
-        return fix
     text, code = _filled(fix.text, values, is_code=False), _filled(fix.code, values, is_code=True)
     return None if text is None or code is None else fix._replace(text=text, code=code)
 
@@ -278,33 +239,29 @@ def _filled(text: str, values: Values, *, is_code: bool) -> str | None:
     return "".join(parts)
 
 
-def _wording(some: _Field) -> tuple[Wording, bool]:
-    """A wording, and whether it counts only at the end of a log."""
+def _wording(some: _Field) -> Wording:
     flags, text = [], some.head
     while (word := text.partition(" ")[0]) in FLAGS[some.keyword]:
         flags.append(word)
         text = text.partition(" ")[2].lstrip()
-    regex = text if some.keyword == "says/" else regex_of(text, some)
+    regex = text if some.keyword == "says/" else _regex_of(text, some)
     if "word" in flags:
         regex = rf"\b{regex}\b"
     if "start" in flags:
         regex = f"^{regex}"
     raised_in = next((flag.removeprefix("in-") for flag in flags if flag in _RAISED), "")
-    return Wording(regex, "case" in flags, raised_in), "at-end" in flags
+    return Wording(regex, "case" in flags, raised_in, "at-end" in flags)
 
 
-def regex_of(text: str, some: _Field) -> str:
+def _regex_of(text: str, some: _Field) -> str:
     """The regular expression for a literal text with slots."""
     parts: list[str] = []
     position = 0
     for slot in _SLOT.finditer(text):
         parts.append(re.escape(text[position : slot.start()]))
         position = slot.end()
-        if slot[0] in {"{{", "}}"}:
-            parts.append(re.escape(slot[0][0]))
-            continue
-        inner = _slot_regex(slot["type"] or "word", some)
         name = slot["plain"] or slot["name"]
+        inner = re.escape(slot[0][0]) if name is None else _slot_regex(slot["type"] or "word", some)
         parts.append(f"(?P<{name}>{inner})" if name else inner)
     parts.append(re.escape(text[position:]))
     return "".join(parts)
@@ -314,98 +271,84 @@ def _slot_regex(kind: str, some: _Field) -> str:
     if "|" in kind:
         choices = [re.escape(choice) for choice in kind.split("|")]
         return f"(?:{'|'.join(choices[:-1])})?" if not choices[-1] else f"(?:{'|'.join(choices)})"
-    if kind in FIXED_SLOT_TYPES:
-        return FIXED_SLOT_TYPES[kind]
     match = _TYPE.fullmatch(kind)
     if match is not None and match["name"] in SLOT_TYPES:
         characters, size, ending = SLOT_TYPES[match["name"]]
         return f"{characters}{{1,{match['size'] or size}}}{ending}"
-    piece = _shared().pieces.get(kind)
+    piece = FIXED_SLOT_TYPES.get(kind) or _pieces().get(kind)
     if piece is None:
         raise some.fail(f"no type of slots is called {kind!r}")
     return piece
 
 
-class _Shared(NamedTuple):
-    """What several entries use, by its name.
-
-    Attributes:
-        fixes: Groups of fixes.
-        pieces: Regular expressions that can be types of slots.
-    """
-
-    fixes: Mapping[str, Sequence[_Field]]
-    pieces: Mapping[str, str]
+@cache
+def _pieces() -> Mapping[str, str]:
+    """Regular expressions that can be types of slots."""
+    heads = (
+        some.head.partition(" ") for some in _fields((ENTRIES / "wordings.txt").read_text("utf-8"), "wordings.txt")
+    )
+    return {name: regex.strip() for name, _, regex in heads}
 
 
 @cache
-def _shared() -> _Shared:
-    fixes: dict[str, list[_Field]] = {}
-    pieces: dict[str, str] = {}
-    current: list[_Field] = []
-    for name in sorted(SHARED):
-        for some in _fields((ENTRIES / f"{name}.txt").read_text("utf-8"), f"{name}.txt", 1):
-            if some.keyword == "group":
-                current = fixes.setdefault(some.head, [])
-            elif some.keyword == "piece":
-                piece, _, regex = some.head.partition(" ")
-                pieces[piece] = regex.strip()
-            else:
-                current.append(some)
-    return _Shared(fixes, pieces)
+def _groups() -> Mapping[str, Sequence[_Field]]:
+    """Groups of fixes that several entries use."""
+    groups: dict[str, list[_Field]] = {}
+    for some in _fields((ENTRIES / "fixes.txt").read_text("utf-8"), "fixes.txt"):
+        if some.keyword == "group":
+            current = groups.setdefault(some.head, [])
+        else:
+            current.append(some)
+    return groups
 
 
 def shared_fixes(group: str) -> tuple[Fix, ...]:
-    """The fixes of a group of `fixes.txt`.
-
-    Raises:
-        KeyError: There is no such group.
-    """
-    return tuple(map(_fix, _shared().fixes[group]))
+    """The fixes of a group of `fixes.txt`."""
+    return tuple(map(_fix, _groups()[group]))
 
 
 def _fixes_of_group(name: str, some: _Field) -> tuple[Fix, ...]:
-    try:
-        return shared_fixes(name)
-    except KeyError:
-        raise some.fail(f"fixes.txt has no group {name!r}") from None
+    if name not in _groups():
+        raise some.fail(f"fixes.txt has no group {name!r}")
+    return shared_fixes(name)
 
 
-def entry_files() -> list[Path]:
-    """The files with entries, in the order of their names."""
-    return sorted(path for path in ENTRIES.glob("*.txt") if path.stem not in SHARED)
-
-
-def entry_texts(path: Path) -> Iterator[tuple[str, int, str]]:
-    """The entries of a file: the id of each, the number of its first line, and its lines."""
-    lines = path.read_text("utf-8").splitlines()
+@cache
+def entry_texts(name: str) -> Mapping[str, tuple[int, str]]:
+    """The entries of a file by their ids: the number of the first line of each, and its lines."""
+    lines = (ENTRIES / f"{name}.txt").read_text("utf-8").splitlines()
     starts = [number for number, line in enumerate(lines) if line.startswith("error ")]
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        yield lines[start].split()[1], start + 1, "\n".join(lines[start:end])
+    places = zip(starts, [*starts[1:], len(lines)], strict=True)
+    return {lines[start].split()[1]: (start + 1, "\n".join(lines[start:end])) for start, end in places}
 
 
 class ErrorCatalogue(Mapping[str, KnownError]):
-    """The known errors by their ids; an entry is read when it is asked for.
+    """The known errors by their ids; the index is read at the first use, and an entry when it is asked for.
 
     Args:
-        entries: The ids in order, each with its file.
-        needles: The needles by their rarest gram, see `index_rows`.
-        raised: The indexes of entries with exceptions that mean something else where other code raises them.
+        errors: Errors that stand in no file.
+        index: See `tests/errors/index.py`; None for that of the files.
     """
 
-    def __init__(
-        self, entries: Sequence[tuple[str, str]], needles: Mapping[str, str], raised: Sequence[int] = ()
-    ) -> None:
-        self.ids: Final = [error_id for error_id, _ in entries]
-        self.needles: Final = needles
-        self.raised: Final = raised
-        self._files = dict(entries)
-        self._errors: dict[str, KnownError] = {}
+    def __init__(self, errors: Iterable[KnownError] = (), index: Mapping[str, Any] | None = None) -> None:
+        self._errors = {error.id: error for error in errors}
+        self._given_index = index
+
+    @cached_property
+    def index(self) -> Mapping[str, Any]:
+        """The ids with their files, further ids, the needles, and the entries whose wordings have no needle."""
+        return json.loads(INDEX.read_bytes()) if self._given_index is None else self._given_index
+
+    @cached_property
+    def ids(self) -> Sequence[str]:
+        """The ids, in order."""
+        return list(self.index["entries"])
 
     def __getitem__(self, error_id: str) -> KnownError:
+        error_id = self.index["also"].get(error_id, error_id)
         if error_id not in self._errors:
-            name = self._files[error_id]
-            line, text = _texts_of(name)[error_id]
+            name = self.index["entries"][error_id]
+            line, text = entry_texts(name)[error_id]
             self._errors[error_id] = parse(text, f"{name}.txt", line)
         return self._errors[error_id]
 
@@ -415,39 +358,6 @@ class ErrorCatalogue(Mapping[str, KnownError]):
     def __len__(self) -> int:
         return len(self.ids)
 
-    def at(self, order: int) -> KnownError:
-        """The entry with an index."""
-        return self[self.ids[order]]
 
-    def add(self, errors: Iterable[KnownError]) -> None:
-        """Adds entries that stand in no file."""
-        self._errors.update({error.id: error for error in errors})
-
-
-@cache
-def _texts_of(name: str) -> Mapping[str, tuple[int, str]]:
-    return {error_id: (line, text) for error_id, line, text in entry_texts(ENTRIES / f"{name}.txt")}
-
-
-@cache
-def catalogue() -> ErrorCatalogue:
-    """The known errors of gpumon."""
-    index = json.loads(INDEX.read_bytes())
-    return ErrorCatalogue([(error_id, name) for error_id, name in index["entries"]], index["needles"], index["raised"])
-
-
-class _Lazy(Mapping[str, KnownError]):
-    """The known errors of gpumon, whose index is read at the first use."""
-
-    def __getitem__(self, error_id: str) -> KnownError:
-        return catalogue()[error_id]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(catalogue())
-
-    def __len__(self) -> int:
-        return len(catalogue())
-
-
-ERRORS: Final = _Lazy()
-"""The known errors by their ids, in order."""
+ERRORS: Final = ErrorCatalogue()
+"""The known errors of gpumon."""

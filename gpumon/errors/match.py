@@ -1,29 +1,46 @@
-"""Frozen records of the known errors in a log."""
+"""A known error in a log, with the values in its message and what they mean for its fixes."""
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
+from gpumon.core.text import safe_text
+from gpumon.errors.candidate import PatternHit
 from gpumon.errors.conditions import Case
 from gpumon.errors.entry import ContextState, Fix, KnownError, Values
-from gpumon.errors.memory_cause import MemoryCause, is_one_tensor, memory_cause
-from gpumon.errors.memory_message import MemoryMessage
-from gpumon.errors.prefixes import Timestamp
-from gpumon.errors.programs import PROGRAMS
-from gpumon.errors.rank import case_of, causes_of, fixes_of
+from gpumon.errors.lazy_pattern import lazy_pattern
+from gpumon.errors.memory_cause import MemoryCause, is_first_step, is_one_tensor, memory_cause
+from gpumon.errors.memory_message import MemoryMessage, read_memory_message
+from gpumon.errors.prefixes import Timestamp, timestamp_of
+from gpumon.errors.programs import PROGRAMS, signs_in
+from gpumon.errors.rank import case_of, causes_of, fixes_of, names_of
+from gpumon.errors.scan import LogBlock
+from gpumon.errors.signs import WARNING, has_information_level
+from gpumon.errors.tracebacks import CAUGHT_ABOVE, TRACEBACK
 
 _MAX_FIXES: Final = 8
 """More are a list to search in, not an answer."""
+_MAX_EXCERPT: Final = 400
+"""Characters of a log line that are shown."""
+_MAX_VALUE: Final = 200
+"""Characters of a value that a message contains."""
+_MAX_LINES_BACK: Final = 256
+"""Lines before an error in which the timestamp of its rank is searched; a traceback has no timestamps."""
+_LAST_ERROR: Final = lazy_pattern(r"\bLast error: {0,4}(?P<reason>[^\n]{0,200})$")
+"""NCCL's own reason, on this line or the next one."""
+_MAX_LINES_TO_REASON: Final = 4
+_MAX_LINES_NEAR: Final = 24
+"""Lines around an error that show the operating system and the program."""
+_MAX_TRACEBACK_LINES: Final = 32
 
 
 class OomReport(NamedTuple):
     """What the report of a probe contains in addition to the error, for a process that ran out of memory.
 
     Attributes:
-        cause: Why the allocation failed.
         sentences: The evidence for this cause, and other observations.
-        rows: The measured values, by name.
-        fixes: How to fix the error in this process, best first.
         place: The process, the GPU and the time.
         stack: The stack of the allocation, innermost call first, as Python prints it.
     """
@@ -41,19 +58,11 @@ class Match:
     """A known error in a log, once for all of its lines.
 
     Attributes:
-        error: The entry of the catalogue.
-        line: The number of its first line, from 1.
-        text: The text of that line.
-        rank: The rank that wrote that line, if the line names one.
-        ranks: All ranks that have the error.
         count: The number of lines with the error.
         timestamp: When that line was written, if the log contains it.
         is_cause: Whether the other errors follow from this one.
-        is_warning: Whether the line is only a warning.
         values: The values and names in the message, under their JSON names.
-        memory: The sizes of an out-of-memory message, in bytes.
         evidence: What this host reports about the error now, by subject.
-        oom_report: The report of a probe, for an error that was read from one.
         is_first_step: Whether memory ran out before a step was complete, as the progress bars show.
     """
 
@@ -98,25 +107,97 @@ class Match:
 
     @property
     def fixes(self) -> tuple[Fix, ...]:
-        """How to fix the error in this case, best first."""
+        """How to fix the error in this case, best first; the first one is no alternative to another one."""
         if self.oom_report is not None:
             return self.oom_report.fixes
-        return _best(fixes_of(self.error, self.case))
+        first, *others = fixes_of(self.error, self.case)[:_MAX_FIXES]
+        text = first.text.removeprefix("Or ")
+        return first._replace(text=text[0].upper() + text[1:]) if text != first.text else first, *others
 
     @property
     def case(self) -> Case:
         """The match as conditions see it."""
         cause, program = self.memory_cause, PROGRAMS.get(str(self.values.get("program", "")))
-        if cause is MemoryCause.LEAK and program is not None and not program.trains and not program.is_phase:
+        is_phase = program is not None and program.is_phase
+        if cause is MemoryCause.LEAK and program is not None and not program.trains and not is_phase:
             cause = MemoryCause.TOO_BIG  # a server has no training loop that could keep tensors
-        is_known = program is not None and program.is_phase
-        is_one = cause is MemoryCause.TOO_BIG and not is_known and is_one_tensor(self.memory)
+        is_one = cause is MemoryCause.TOO_BIG and not is_phase and is_one_tensor(self.memory)
         memory = {} if cause is None else {"memory": cause.value, **({"one_tensor": "yes"} if is_one else {})}
         return case_of(self.error, self.text, self.values, memory)
 
 
-def _best(fixes: Sequence[Fix]) -> tuple[Fix, ...]:
-    """The best fixes; the first one is no alternative to another one."""
-    first, *others = fixes[:_MAX_FIXES]
-    text = first.text.removeprefix("Or ")
-    return (first if text == first.text else first._replace(text=text[0].upper() + text[1:])), *others
+def match_of(block: LogBlock, hit: PatternHit) -> Match:
+    """The match of a known error, with the values in its message."""
+    memory = read_memory_message(hit.text)
+    texts = {**hit.line_match.groups, **dict(_last_error(hit))}
+    values: dict[str, int | str] = {name: safe_text(text, _MAX_VALUE) for name, text in texts.items()}
+    if signs := signs_in(block.words.letters, names_of(hit.error)[0]):
+        values["signs"] = signs
+    is_warning = hit.error.is_warning or _is_warning(block, hit.position)
+    return Match(
+        hit.error,
+        block.numbers[hit.position],
+        safe_text(hit.line_match.line if len(hit.line_match.line) <= _MAX_EXCERPT else hit.text, _MAX_EXCERPT),
+        rank=block.ranks[hit.position],
+        timestamp=timestamp_at(block, hit.position),
+        is_warning=is_warning or has_information_level(block.lines[hit.position]),
+        values=values if memory is None else values | memory.sizes(),
+        memory=memory,
+        is_first_step=memory is not None and is_first_step(lines_near(block, hit)),
+    )
+
+
+def lines_near(block: LogBlock, hit: PatternHit) -> list[str]:
+    """The lines around an error, with their prefixes."""
+    return block.lines[max(0, hit.position - _MAX_LINES_NEAR) : hit.position + _MAX_LINES_NEAR]
+
+
+def _last_error(hit: PatternHit) -> Iterator[tuple[str, str]]:
+    """The reason that NCCL prints below its error, as a value."""
+    if "Last error:" not in hit.text:
+        return
+    end = hit.lines.of_rank(hit.next_row - 1).stop
+    texts = hit.lines.texts[hit.next_row - 1 : min(end, hit.next_row + _MAX_LINES_TO_REASON)]
+    for text, following in zip_longest(texts, texts[1:], fillvalue=""):
+        line = _LAST_ERROR.search(text.rstrip())
+        if line is not None:
+            reason = line["reason"].strip() or following.strip()
+            yield from (("last_error", reason),) if reason else ()
+            return
+
+
+def _is_warning(block: LogBlock, position: int) -> bool:
+    """Whether a line is a warning; Python prints a message that starts with a line end below the word "Warning:".
+
+    A line that was split from a record of a JSON log has the level of that record, which its first line contains.
+    """
+    is_announced = position > 0 and block.lines[position - 1].rstrip().endswith("Warning:")
+    record = bisect_left(block.numbers, block.numbers[position])
+    is_warning = any(WARNING.pattern.search(block.lines[index]) for index in {position, record})
+    return is_announced or is_warning or _is_ignored(block, position)
+
+
+def _is_ignored(block: LogBlock, position: int) -> bool:
+    """Whether a line ends the traceback of an exception that the program caught, as the line above it says."""
+    prefix = len(block.lines[position]) - len(block.texts[position].lstrip())
+    for index in range(position - 1, max(0, position - _MAX_TRACEBACK_LINES), -1):
+        line = block.lines[index]
+        if TRACEBACK in line:
+            return CAUGHT_ABOVE.is_in(block.lines[index - 1])
+        if not line[prefix : prefix + 1].isspace():
+            return False
+    return False
+
+
+def timestamp_at(block: LogBlock, position: int) -> Timestamp | None:
+    """The timestamp of a line, or that of the last line of the same rank before it, which only serves to compare.
+
+    The lines that were split from a record have the time of that record.
+    """
+    rank = block.ranks[position]
+    for index in range(position, max(0, position - _MAX_LINES_BACK + 1) - 1, -1):
+        timestamp = timestamp_of(block.lines[index]) if rank is None or block.ranks[index] in {None, rank} else None
+        if timestamp is not None:
+            is_own = block.numbers[index] == block.numbers[position]
+            return timestamp if is_own else timestamp._replace(text="")
+    return None

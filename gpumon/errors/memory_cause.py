@@ -9,6 +9,7 @@ from gpumon.core.text_table import table
 from gpumon.core.units import bytes_text
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.memory_message import MemoryMessage
+from gpumon.errors.signs import sign
 
 _LARGE_SHARE: Final = 0.02
 """A smaller share of the GPU is negligible: such a request is one of the many small ones that filled the GPU."""
@@ -27,13 +28,9 @@ The same number of bytes is left for this process's own context and libraries, i
 
 _PROGRESS: Final = lazy_pattern(r"(?<![\d/])(?P<done>\d{1,8})/\d{1,8} \[\d\d:\d\d")
 """How tqdm prints complete steps and all steps."""
-_PREPARATION: Final = lazy_pattern(r"Load|load|Fetch|Map|map|oken|ownload|cach|Cach|Prepar|prepar")
+_PREPARATION: Final = sign("preparation")
 """Labels of progress bars before a training run starts."""
-_LATER: Final = lazy_pattern(
-    r"\b[Ee]poch\b\D{0,4}(?!0\b|1/)\d"
-    r"|\b(?:[Vv]alid|[Ee]val|[Tt]est)\w{0,8}\b[^|\n]{0,20}%\||^ {2,9}(?!1/)\d{1,6}/\d{1,6} {2}"
-)
-"""A later epoch, or the evaluation; the last form is that of Ultralytics."""
+_LATER: Final = sign("later epoch")
 
 
 class MemoryCause(str, Enum):
@@ -48,12 +45,7 @@ class MemoryCause(str, Enum):
 
 
 def memory_cause(message: MemoryMessage, *, is_first_step: bool = False) -> MemoryCause:
-    """Why the allocation failed; unknown if the message was cut off before its sizes, or if they match no cause.
-
-    Args:
-        message: The message.
-        is_first_step: Whether no step was complete, so that nothing can have accumulated.
-    """
+    """Why the allocation failed; unknown if the message was cut off before its sizes, or if they match no cause."""
     cause = _cause_of(message)
     return MemoryCause.TOO_BIG if is_first_step and cause is MemoryCause.LEAK else cause
 
@@ -62,32 +54,24 @@ def is_first_step(lines: Iterable[str]) -> bool:
     """Whether all progress bars in the lines around an error are at 0, except those of loading, in the first epoch."""
     texts = list(lines)
     bars = [(text[: match.start()], int(match["done"])) for text in texts for match in _PROGRESS.finditer(text)]
-    counts = [done for label, done in bars if _PREPARATION.search(label) is None]
-    return bool(counts) and not any(counts) and not any(map(_LATER.search, texts))
+    counts = [done for label, done in bars if not _PREPARATION.is_in(label)]
+    return bool(counts) and not any(counts) and not any(map(_LATER.is_in, texts))
 
 
 def _cause_of(message: MemoryMessage) -> MemoryCause:
-    limit = message.total or _UNKNOWN_TOTAL
-    if message.allowed is not None and message.allowed < min(limit, message.held + message.asked):
+    total, free = message.total, message.free
+    if message.allowed is not None and message.allowed < min(total or _UNKNOWN_TOTAL, message.held + message.asked):
         return MemoryCause.CAP
-    if message.total is None or message.free is None:
-        return MemoryCause.UNKNOWN
-    return _cause_of_full_gpu(message, message.total, message.free)
-
-
-def _cause_of_full_gpu(message: MemoryMessage, total: int, free: int) -> MemoryCause:
+    if total is None or free is None or message.held > total:
+        return MemoryCause.UNKNOWN if total is None or free is None else MemoryCause.TOO_BIG
     unused, foreign = message.unallocated or 0, message.foreign or 0
-    is_large = message.asked >= _LARGE_SHARE * total
-    is_scattered = unused >= max(message.asked / 2, _SCATTERED_SHARE * total)
     own_context = _OTHERS_BYTES if message.own is None and not message.others else 0
     is_crowded = foreign - own_context >= max(_OTHERS_BYTES, _OTHERS_SHARE * total)
-    if message.held > total:
-        return MemoryCause.TOO_BIG
-    if is_scattered and free + unused >= message.asked:
+    if unused >= max(message.asked / 2, _SCATTERED_SHARE * total) and free + unused >= message.asked:
         return MemoryCause.FRAGMENTATION
     if is_crowded and free + unused + foreign >= message.asked:
         return MemoryCause.OTHER_PROCESSES
-    if is_large and message.allocated is not None:
+    if message.asked >= _LARGE_SHARE * total and message.allocated is not None:
         is_explained = (message.unexplained or 0) < max(_OTHERS_BYTES, message.asked - free)
         return MemoryCause.TOO_BIG if is_explained else MemoryCause.UNKNOWN
     return MemoryCause.LEAK if (message.allocated or 0) >= total / 2 else MemoryCause.UNKNOWN
@@ -116,13 +100,7 @@ def _sentences() -> Mapping[str, str]:
 
 
 def memory_sentence(name: str, message: MemoryMessage, **more: float | str | None) -> str:
-    """A sentence of `memory.txt` with the sizes of a message, and others.
-
-    Args:
-        name: Its name.
-        message: The sizes.
-        more: Further sizes in bytes, and texts.
-    """
+    """A sentence of `memory.txt` with the sizes of a message, and others."""
     holders = ", ".join(f"process {pid}: {bytes_text(held)}" for pid, held in message.others)
     sizes = {name: getattr(message, name) for name in _SIZES} | more
     texts = {name: size if isinstance(size, str) else bytes_text(size) for name, size in sizes.items()}

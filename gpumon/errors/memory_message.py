@@ -16,37 +16,39 @@ _UNITS: Final[dict[str, int]] = {
     **{f"{prefix}B": 1000**power for power, prefix in enumerate("KMGT", 1)},
 }
 _SIZE: Final = r"([\d.]{1,16})\s*(bytes|[KMGT]i?B)"
+
+
+def _pattern(wording: str) -> re.Pattern[str]:
+    """The regular expression for a wording, whose spaces may be missing or line ends where lines were joined."""
+    return lazy_pattern(wording.replace(" ", r"\s*").replace("SIZE", _SIZE))
+
+
 _HEADS: Final = (
-    lazy_pattern(rf"CUDA\s*out\s*of\s*memory\.\s*Tried\s*to\s*allocate\s*{_SIZE}"),
-    lazy_pattern(
-        rf"Allocation\s*on\s*device\s*\d+\s*would\s*exceed\s*allowed\s*memory(?s:.{{0,120}}?)Requested\s*:\s*{_SIZE}"
-    ),
+    _pattern(r"CUDA out of memory\. Tried to allocate SIZE"),
+    _pattern(r"Allocation on device \d+ would exceed allowed memory(?s:.{0,120}?)Requested : SIZE"),
 )
 _WORDINGS: Final = {
-    "total": (
-        rf"total\s*capaci?ty\s*of\s*{_SIZE}",  # PyTorch 2.1 misspells "capacity"
-        rf"{_SIZE}\s*total\s*capacity",
-        rf"Device\s*limit\s*:\s*{_SIZE}",
-    ),
-    "free": (
-        rf"of\s*which\s*{_SIZE}\s*is\s*free",
-        rf";\s*{_SIZE}\s*free",
-        rf"Free\s*\(according\s*to\s*CUDA\)\s*:\s*{_SIZE}",
-    ),
-    "own": (rf"this\s*process\s*has\s*{_SIZE}\s*memory\s*in\s*use",),
-    "allowed": (rf"{_SIZE}\s*allowed\s*;", rf"user-supplied\s*memory\s*fraction\)\s*:\s*{_SIZE}"),
-    "allocated": (
-        rf"allocated\s*memory\s*{_SIZE}\s*is\s*allocated\s*by\s*PyTorch",
-        rf"{_SIZE}\s*already\s*allocated",
-        rf"Currently\s*allocated\s*:\s*{_SIZE}",
-    ),
-    "private_pools": (rf"{_SIZE}\s*allocated\s*in\s*private\s*pools",),
-    "unallocated": (rf"{_SIZE}\s*is\s*reserved\s*by\s*PyTorch\s*but\s*unallocated",),
-    "reserved": (rf"{_SIZE}\s*(?:reserved\s*in\s*total\s*by\s*PyTorch|cached)",),
+    name: tuple(map(_pattern, wordings))
+    for name, wordings in {
+        "total": (r"total capaci?ty of SIZE", "SIZE total capacity", "Device limit : SIZE"),  # PyTorch 2.1: capacty
+        "free": ("of which SIZE is free", "; SIZE free", r"Free \(according to CUDA\) : SIZE"),
+        "own": ("this process has SIZE memory in use",),
+        "allowed": ("SIZE allowed ;", r"user-supplied memory fraction\) : SIZE"),
+        "allocated": (
+            "allocated memory SIZE is allocated by PyTorch",
+            "SIZE already allocated",
+            "Currently allocated : SIZE",
+        ),
+        "private_pools": ("SIZE allocated in private pools",),
+        "unallocated": ("SIZE is reserved by PyTorch but unallocated",),
+        "reserved": ("SIZE (?:reserved in total by PyTorch|cached)",),
+    }.items()
 }
 _NO_LIMIT: Final = 1 << 60
 """The cudaMallocAsync backend prints 16384 PiB, the largest 64-bit number, if no limit is set."""
-_OTHER: Final = lazy_pattern(rf"Process\s*(\d+)\s*has\s*{_SIZE}\s*memory\s*in\s*use")
+_OTHER: Final = _pattern(r"Process (\d+) has SIZE memory in use")
+_JSON_NAMES: Final = {"foreign": "other_processes", "unallocated": "reserved_unallocated"}
+_SIZES: Final = ("asked", "total", "free", "foreign", "own", "allowed", "allocated", "private_pools", "unallocated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +56,8 @@ class MemoryMessage:
     """The sizes in an out-of-memory message, in bytes; None if the message does not contain a size.
 
     Attributes:
-        asked: The requested size.
-        total: Total memory of the GPU.
-        free: Memory that no process holds.
         own: Memory that the process holds, including its context and libraries.
         allowed: The memory limit that the process has set.
-        allocated: Memory in live tensors.
         private_pools: The part of it that belongs to CUDA graphs.
         unallocated: Memory that the allocator has reserved and that no tensor uses.
         others: PIDs of other processes, each with the memory that it holds.
@@ -100,18 +98,8 @@ class MemoryMessage:
 
     def sizes(self) -> dict[str, int]:
         """The known sizes, under the names of the JSON document."""
-        named = {
-            "asked_bytes": self.asked,
-            "total_bytes": self.total,
-            "free_bytes": self.free,
-            "other_processes_bytes": self.foreign,
-            "own_bytes": self.own,
-            "allowed_bytes": self.allowed,
-            "allocated_bytes": self.allocated,
-            "private_pools_bytes": self.private_pools,
-            "reserved_unallocated_bytes": self.unallocated,
-        }
-        return {name: value for name, value in named.items() if value is not None}
+        values = {name: getattr(self, name) for name in _SIZES}
+        return {f"{_JSON_NAMES.get(name, name)}_bytes": value for name, value in values.items() if value is not None}
 
 
 def written_memory_message(message: MemoryMessage, gpu: int, *, is_async: bool = False) -> str:
@@ -122,41 +110,33 @@ def written_memory_message(message: MemoryMessage, gpu: int, *, is_async: bool =
         gpu: CUDA ordinal of the device.
         is_async: Whether the backend is cudaMallocAsync, which prints a different message.
     """
-    asked, total, free, allowed = (
-        _written(size) for size in (message.asked, message.total, message.free, message.allowed)
-    )
-    allocated, unallocated = _written(message.allocated), _written(message.unallocated)
+    sizes = {name: getattr(message, name) for name in _SIZES}
+    texts = {name: "" if size is None else _written(size) for name, size in sizes.items()}
+    asked, total, free, allowed = (texts[name] for name in ("asked", "total", "free", "allowed"))
+    allocated, unallocated = texts["allocated"], texts["unallocated"]
     if is_async:
-        sizes = {"Currently allocated": allocated, "Requested": asked, "Device limit": total}
-        sizes |= {"Free (according to CUDA)": free}
-        known = " ".join(f"{name}: {size}" for name, size in sizes.items() if size)
+        named = {"Currently allocated": allocated, "Requested": asked, "Device limit": total}
+        named |= {"Free (according to CUDA)": free}
+        known = " ".join(f"{name}: {size}" for name, size in named.items() if size)
         return f"Allocation on device {gpu} would exceed allowed memory. (out of memory) {known}"
-    parts = (
-        f"CUDA out of memory. Tried to allocate {asked}.",
-        f"GPU {gpu} has a total capacity of {total} of which {free} is free." if total and free else "",
-        f"{allowed} allowed;" if allowed else "",
-        f"Of the allocated memory {allocated} is allocated by PyTorch, and {unallocated} is reserved by PyTorch but "
-        "unallocated."
-        if allocated and unallocated
-        else "",
-    )
-    return " ".join(part for part in parts if part)
+    text = f"CUDA out of memory. Tried to allocate {asked}."
+    if total and free:
+        text += f" GPU {gpu} has a total capacity of {total} of which {free} is free."
+    text += f" {allowed} allowed;" if allowed else ""
+    if allocated and unallocated:
+        text += f" Of the allocated memory {allocated} is allocated by PyTorch,"
+        text += f" and {unallocated} is reserved by PyTorch but unallocated."
+    return text
 
 
-def _written(size: int | None) -> str:
-    """A size as PyTorch prints it; empty if it is unknown."""
-    if size is None:
-        return ""
+def _written(size: int) -> str:
+    """A size as PyTorch prints it."""
     unit = min(3, max(0, (size.bit_length() - 1) // 10))
     return f"{size} bytes" if unit == 0 else f"{size / (1 << 10 * unit):.2f} {'KMG'[unit - 1]}iB"
 
 
 def read_memory_message(text: str) -> MemoryMessage | None:
-    """The sizes in the out-of-memory message at the start of ``text``, or None if there is none.
-
-    Args:
-        text: The message and the text after it; lines may be joined with or without spaces.
-    """
+    """The sizes in the out-of-memory message at the start of ``text``, or None if there is none."""
     head = next((match for pattern in _HEADS if (match := pattern.match(text)) is not None), None)
     if head is None:
         return None
@@ -182,10 +162,6 @@ def _own_entry(listed: Sequence[tuple[int, int]], sizes: Mapping[str, int | None
     In a container, the driver reports another PID for the process, so that PyTorch does not recognize it. Its entry has
     at least what PyTorch reserves; of several such entries, it is the smallest one, because the rest is its context.
     The entries of other processes alone, with the memory of this process and the free memory, cannot exceed the GPU.
-
-    Args:
-        listed: The PIDs of the listed processes, each with the memory that it holds.
-        sizes: The other sizes in the message.
     """
     allocated, unallocated, total = sizes["allocated"], sizes["unallocated"], sizes["total"]
     if allocated is None or unallocated is None:
@@ -198,13 +174,12 @@ def _own_entry(listed: Sequence[tuple[int, int]], sizes: Mapping[str, int | None
 
 def _end(text: str, start: int) -> int:
     """Where the next such message starts, whose sizes belong to a later allocation."""
-    heads = ("CUDA out of memory", "Allocation on device")
-    starts = [position for head in heads if (position := text.find(head, start)) > 0]
-    return min(starts, default=len(text))
+    starts = (text.find(head, start) for head in ("CUDA out of memory", "Allocation on device"))
+    return min((position for position in starts if position > 0), default=len(text))
 
 
-def _first(text: str, wordings: Sequence[str]) -> int | None:
-    match = next((match for wording in wordings if (match := re.search(wording, text)) is not None), None)
+def _first(text: str, wordings: Sequence[re.Pattern[str]]) -> int | None:
+    match = next((match for wording in wordings if (match := wording.search(text)) is not None), None)
     return None if match is None else _bytes(match[1], match[2])
 
 

@@ -7,7 +7,7 @@ from gpumon.core.units import counted
 from gpumon.errors.entry import ContextState, Fix, KnownError
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import STANDARD_CACHE, shared_fixes
-from gpumon.errors.match import Match, OomReport
+from gpumon.errors.match import Match
 from gpumon.errors.memory_cause import MemoryCause, cause_sentence, value_rows
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.rank import case_of, fixes_of
@@ -36,15 +36,15 @@ def sections(explanation: Explanation) -> list[Section]:
     if cause is None:
         result = list(_unknown_sections(explanation))
     else:
-        remedies = _remedies(cause.error, cause.fixes, cause.context)
-        result = [
-            _summary(cause),
-            *_memory(cause),
-            *_evidence(cause),
-            *remedies,
-            *_values(cause),
-            *_sources(cause.error),
-        ]
+        result = [_summary(cause), *_memory(cause)]
+        if cause.evidence:
+            result.append(_table("This host now", cause.evidence.items()))
+        result += _remedies(cause.error, cause.fixes, cause.context)
+        # The sizes explain why memory ran out, and signs only rank the fixes.
+        values = [(name.replace("_", " "), value) for name, value in cause.values.items() if name != "signs"]
+        if values and cause.memory is None and cause.oom_report is None:
+            result.append(_table("Values in the log", values))
+        result += _sources(cause.error)
         others += [] if unknown is None else [_other_error(unknown)]
     if others:
         result.append(Section("Also in the log", tuple(map(paragraph, others))))
@@ -79,13 +79,9 @@ def _position(match: Match) -> str:
 
 def _ranks_text(ranks: Sequence[int]) -> str:
     """Ranks with consecutive ones as a range: ``ranks 0-7, 12``."""
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1] = [runs[-1][0], rank]
-        else:
-            runs.append([rank])
-    return "ranks " + ", ".join("-".join(str(end) for end in run) for run in runs)
+    firsts = [rank for rank in ranks if rank - 1 not in ranks]
+    lasts = [rank for rank in ranks if rank + 1 not in ranks]
+    return "ranks " + ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(firsts, lasts, strict=True))
 
 
 def _causes(causes: Sequence[str]) -> Iterator[TextBlock]:
@@ -95,35 +91,21 @@ def _causes(causes: Sequence[str]) -> Iterator[TextBlock]:
 
 
 def _memory(match: Match) -> Iterator[Section]:
-    if match.oom_report is not None:
-        yield from _oom_report(match.oom_report)
+    report, heading = match.oom_report, "Why memory ran out"
+    if report is not None:
+        yield _table(heading, report.rows, *map(paragraph, report.sentences))
+        if report.stack:
+            calls = tuple(TextBlock(BlockKind.CODE, call) for call in report.stack)
+            yield Section("Stack of the allocation, innermost call first", calls)
     elif match.memory is not None:
         gpu = [("GPU", match.values["gpu"])] if "gpu" in match.values else []
-        rows = [TextBlock(BlockKind.ROW, f"{name}\t{value}") for name, value in (*gpu, *value_rows(match.memory))]
         sentence = cause_sentence(match.memory_cause or MemoryCause.UNKNOWN, match.memory)
-        yield Section("Why memory ran out", (paragraph(sentence), *rows))
+        yield _table(heading, (*gpu, *value_rows(match.memory)), paragraph(sentence))
 
 
-def _oom_report(report: OomReport) -> Iterator[Section]:
-    rows = (TextBlock(BlockKind.ROW, f"{name}\t{value}") for name, value in report.rows)
-    yield Section("Why memory ran out", (*map(paragraph, report.sentences), *rows))
-    if report.stack:
-        calls = tuple(TextBlock(BlockKind.CODE, call) for call in report.stack)
-        yield Section("Stack of the allocation, innermost call first", calls)
-
-
-def _values(match: Match) -> Iterator[Section]:
-    """What the log names, except the sizes, which explain why memory ran out, and what only ranks the fixes."""
-    shown = ((name.replace("_", " "), value) for name, value in match.values.items() if name != "signs")
-    rows = tuple(TextBlock(BlockKind.ROW, f"{name}\t{value}") for name, value in shown)
-    if rows and match.memory is None and match.oom_report is None:
-        yield Section("Values in the log", rows)
-
-
-def _evidence(match: Match) -> Iterator[Section]:
-    if match.evidence:
-        rows = tuple(TextBlock(BlockKind.ROW, f"{name}\t{text}") for name, text in match.evidence.items())
-        yield Section("This host now", rows)
+def _table(heading: str, rows: Iterable[tuple[str, object]], *above: TextBlock) -> Section:
+    """A section with names and values, below some text."""
+    return Section(heading, (*above, *(TextBlock(BlockKind.ROW, f"{name}\t{value}") for name, value in rows)))
 
 
 def _remedies(error: KnownError, fixes: Sequence[Fix], context: ContextState) -> Iterator[Section]:
@@ -151,17 +133,25 @@ def _unknown_sections(explanation: Explanation) -> Iterator[Section]:
     """The last unknown error of a log; for a log without errors, its last lines."""
     error = explanation.unknown
     if error is None:
-        yield from _no_error(explanation)
-        return
-    position = paragraph(_position_text(error.line, error.rank, error.timestamp))
-    quote = TextBlock(BlockKind.QUOTE, error.first_text)
-    yield Section(
-        f"{error.name}: not a known error",
-        (quote, position, *_place(error.frame), paragraph(KIND_SENTENCES[kind_of(error)])),
-    )
-    yield Section("Lines around it", tuple(_quotes(error.around)))
-    yield Section(NEXT_STEPS, tuple(fix_blocks(next_steps(error))))
-    yield _report("To have this error added to gpumon, open an issue. A report to any project needs:")
+        why = "The log also contains no other error: no traceback, no crash, and no line of the level ERROR."
+        why = why if explanation.last_lines else "The log is empty."
+        yield Section(f"No known error in {counted(explanation.lines, 'line')}", (paragraph(why),))
+        if explanation.last_lines:
+            yield Section("Its last lines", tuple(_quotes(explanation.last_lines)))
+        steps = shared_fixes("unknown-no-error")
+        request = "If the log contains an error that gpumon does not recognize, open an issue, and attach:"
+    else:
+        place = [paragraph(_position_text(error.line, error.rank, error.timestamp))]
+        if error.frame is not None:
+            place.append(paragraph(_frame_text(error.frame)))
+            place += [TextBlock(BlockKind.CODE, error.frame.code)] if error.frame.code else []
+        kind, quote = paragraph(KIND_SENTENCES[kind_of(error)]), TextBlock(BlockKind.QUOTE, error.first_text)
+        yield Section(f"{error.name}: not a known error", (quote, *place, kind))
+        yield Section("Lines around it", tuple(_quotes(error.around)))
+        steps = next_steps(error)
+        request = "To have this error added to gpumon, open an issue. A report to any project needs:"
+    yield Section(NEXT_STEPS, tuple(fix_blocks(steps)))
+    yield Section("What to attach to a report", (paragraph(request), *fix_blocks(attachments())))
 
 
 def _other_error(error: LogFailure) -> str:
@@ -176,24 +166,6 @@ def _position_text(line: int, rank: int | None, timestamp: Timestamp | None) -> 
     return f"Line {line}{rank_text}{f', {timestamp.text}' if timestamp is not None and timestamp.text else ''}."
 
 
-def _no_error(explanation: Explanation) -> Iterator[Section]:
-    why = "The log also contains no other error: no traceback, no crash, and no line of the level ERROR."
-    if not explanation.last_lines:
-        why = "The log is empty."
-    yield Section(f"No known error in {counted(explanation.lines, 'line')}", (paragraph(why),))
-    if explanation.last_lines:
-        yield Section("Its last lines", tuple(_quotes(explanation.last_lines)))
-    yield Section(NEXT_STEPS, tuple(fix_blocks(shared_fixes("unknown-no-error"))))
-    yield _report("If the log contains an error that gpumon does not recognize, open an issue, and attach:")
-
-
-def _place(frame: TracebackFrame | None) -> Iterator[TextBlock]:
-    if frame is not None:
-        yield paragraph(_frame_text(frame))
-        if frame.code:
-            yield TextBlock(BlockKind.CODE, frame.code)
-
-
 def _frame_text(frame: TracebackFrame) -> str:
     function = f", in {frame.function}" if frame.function else ""
     code = "Your code" if frame.is_own else "No frame is in your code; the innermost frame"
@@ -205,7 +177,3 @@ def _quotes(lines: Iterable[NumberedLine]) -> Iterator[TextBlock]:
     width = len(str(lines[-1].number))
     for line in lines:
         yield TextBlock(BlockKind.QUOTE, f"{line.number:>{width}}  {line.text}")
-
-
-def _report(request: str) -> Section:
-    return Section("What to attach to a report", (paragraph(request), *fix_blocks(attachments())))

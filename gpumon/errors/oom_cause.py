@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
+from gpumon.core.allocator import AllocatorStatistics
 from gpumon.core.oom_file import OomFile
 from gpumon.errors.memory_cause import MemoryCause, memory_cause
 from gpumon.errors.memory_message import MemoryMessage
-from gpumon.errors.oom_idle import IdleMemory, idle_memory
-from gpumon.errors.oom_trend import OomTrend, trend_of
+from gpumon.errors.oom_memory import IdleMemory, OomTrend, idle_memory, trend_of
 
 _MIN_RELEVANT_SHARE: Final = 0.02
 """Less than this share of the GPU's memory is not relevant."""
@@ -29,13 +29,14 @@ _LOADING_FUNCTIONS: Final = frozenset(
 
 @dataclass(frozen=True)
 class OomFindings:
-    """The conclusions from a file.
-
-    Attributes:
-        file: The file.
-    """
+    """The conclusions from a file."""
 
     file: OomFile
+
+    @property
+    def statistics(self) -> AllocatorStatistics | None:
+        """The allocator's statistics."""
+        return self.file.statistics
 
     @cached_property
     def idle(self) -> IdleMemory:
@@ -45,20 +46,19 @@ class OomFindings:
     @cached_property
     def trend(self) -> OomTrend | None:
         """The trend of the last minute."""
-        statistics = self.file.statistics
-        return trend_of(self.file.history, None if statistics is None else statistics.alloc_retries_count)
+        return trend_of(self.file.history, None if self.statistics is None else self.statistics.alloc_retries_count)
 
     @cached_property
     def message(self) -> MemoryMessage:
         """The values that the text of the error also contains."""
-        file, statistics = self.file, self.file.statistics
+        file, known = self.file, self.statistics
         return MemoryMessage(
             asked=file.asked_bytes,
             total=file.total_bytes,
             free=file.free_bytes,
             allowed=file.limit_bytes if (file.limit_bytes or 0) < (file.total_bytes or 0) else None,
-            allocated=None if statistics is None else statistics.allocated_bytes,
-            unallocated=None if statistics is None else max(0, statistics.reserved_bytes - statistics.allocated_bytes),
+            allocated=None if known is None else known.allocated_bytes,
+            unallocated=None if known is None else max(0, known.reserved_bytes - known.allocated_bytes),
         )
 
     @property
@@ -124,14 +124,14 @@ class OomFindings:
         """Whether far more memory was needed than in the complete minute before."""
         if self.trend is None or self.grows or self.wanted <= _JUMP_FACTOR * self.trend.highest_bytes:
             return False
-        now, peak = self.message.allocated or 0, self._peak
-        return peak <= now or self.wanted > _JUMP_FACTOR * peak  # the samples may all miss the highest point of a step
+        peak = (None if self.statistics is None else self.statistics.allocated_peak_bytes) or 0
+        # The samples may all miss the highest point of a step.
+        return peak <= (self.message.allocated or 0) or self.wanted > _JUMP_FACTOR * peak
 
     @property
     def failures(self) -> int:
         """How often the process has run out of memory, including this time."""
-        statistics = self.file.statistics
-        return max(1, (None if statistics is None else statistics.ooms_count) or 0)
+        return max(1, (None if self.statistics is None else self.statistics.ooms_count) or 0)
 
     @property
     def rescues(self) -> int:
@@ -157,24 +157,19 @@ class OomFindings:
             return memory_cause(message)
         if self.is_impossible or self.would_fit:
             return MemoryCause.TOO_BIG if self.is_impossible else MemoryCause.UNKNOWN
-        if self._would_suffice(self.idle.scattered):
-            return MemoryCause.FRAGMENTATION
-        if self.is_capped and self.available < message.asked <= message.free + self.excess_outside:
-            return MemoryCause.CAP
-        return self._cause_of_full_gpu()
-
-    def _cause_of_full_gpu(self) -> MemoryCause:
-        message = self.message
+        grown = self.trend.rise_bytes if self.trend is not None and self._leaks else 0
+        if grown <= self.idle.scattered:  # else what grew is more than the pieces, and would reach any limit
+            is_limited = self.is_capped and self.available < message.asked <= message.free + self.excess_outside
+            if self._would_suffice(self.idle.scattered) or is_limited:
+                is_in_pieces = self._would_suffice(self.idle.scattered)
+                return MemoryCause.FRAGMENTATION if is_in_pieces else MemoryCause.CAP
         own = message.held + min(self.outside or 0, _MAX_CONTEXT_BYTES)
         cause = memory_cause(replace(message, own=own, allowed=None, unallocated=0))  # idle memory would not help
         if cause is MemoryCause.OTHER_PROCESSES:
             return cause
-        if self._would_suffice(self.idle.elsewhere):
-            return MemoryCause.FRAGMENTATION
-        if self._leaks:
-            return MemoryCause.LEAK
-        is_usual_size = cause is MemoryCause.LEAK and self.trend is not None
-        return MemoryCause.TOO_BIG if is_usual_size else cause
+        if self._would_suffice(self.idle.elsewhere) or self._leaks:
+            return MemoryCause.FRAGMENTATION if self._would_suffice(self.idle.elsewhere) else MemoryCause.LEAK
+        return MemoryCause.TOO_BIG if cause is MemoryCause.LEAK and self.trend is not None else cause
 
     @property
     def _leaks(self) -> bool:
@@ -182,12 +177,6 @@ class OomFindings:
         if self.trend is None or not self.grows or self.trend.is_filling:
             return False
         return self.lacked_only_growth or self.wanted <= _JUMP_FACTOR * self.trend.highest_bytes
-
-    @property
-    def _peak(self) -> int:
-        """The peak of allocated memory according to the allocator's statistics."""
-        statistics = self.file.statistics
-        return (None if statistics is None else statistics.allocated_peak_bytes) or 0
 
     def _would_suffice(self, idle: int) -> bool:
         """Whether the request would have succeeded with this much more memory."""

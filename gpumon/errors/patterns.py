@@ -26,7 +26,6 @@ _TOKEN: Final = re.compile(
       | \\. | .""",
     re.VERBOSE | re.DOTALL,
 )
-_DIGIT: Final = re.compile(r"\d")
 _ESCAPED: Final = re.compile(r"(\\.)")
 _QUANTIFIER: Final = re.compile(r"(?:[?*+]|\{\d*,?\d*\})[?+]?")
 
@@ -51,11 +50,7 @@ def squeezed(text: str) -> bytes:
 
 
 class LetterWords:
-    """The runs of letters of a text, in lower case.
-
-    Args:
-        text: The text.
-    """
+    """The runs of letters of a text, in lower case."""
 
     def __init__(self, text: str) -> None:
         self.words: Final = text.encode("ascii", "ignore").translate(_SPACED_LETTERS).split()
@@ -130,20 +125,9 @@ def wrapped(regex: str) -> re.Pattern[str]:
     return re.compile("".join(atoms))
 
 
-def looks_back(regex: str) -> bool:
-    """Whether a regular expression examines the text before its match."""
-    return any(atom in {"^", r"\b", r"\B", r"\A"} or atom.startswith("(?<") for atom, _ in _tokens(regex))
-
-
 def ends_line(regex: str) -> bool:
     """Whether a regular expression examines if its match ends a line."""
     return any(atom == "$" for atom, _ in _tokens(regex))
-
-
-def ignores_digits(regex: str) -> bool:
-    """Whether replacing digits of a text by others changes neither that a regular expression matches nor where."""
-    atoms = (atom.replace("0-9", "") for atom, _ in _tokens(regex) if not atom.startswith("(?P<"))
-    return not any(atom.startswith("(?P=") or _DIGIT.search(atom) for atom in atoms)
 
 
 @lru_cache(maxsize=1024)

@@ -77,8 +77,6 @@ class Timestamp(NamedTuple):
     """The timestamp of a line.
 
     Attributes:
-        clock: What the seconds count from.
-        seconds: Seconds on that clock.
         text: The time as written, without the letter and the date of glog; empty if only an earlier line has it.
     """
 
@@ -125,8 +123,7 @@ def timestamp_of(line: str) -> Timestamp | None:
         match = pattern.search(head)
         if match is not None:
             try:
-                written = match["time"] if pattern is _GLOG else match[0]
-                return Timestamp(clock, _seconds(match), written.strip("[] "))
+                return Timestamp(clock, _seconds(match), (match["time"] if pattern is _GLOG else match[0]).strip("[] "))
             except ValueError:  # numbers that look like a date but are not a valid one
                 continue
     return None

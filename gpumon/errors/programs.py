@@ -65,12 +65,7 @@ _OF_ERRORS: Final = ("vLLM", "SGLang", "ComfyUI", "llama.cpp", "Text Generation 
 
 
 def programs_in(letters: bytes, lines: Iterable[str]) -> frozenset[str]:
-    """The programs whose files or messages are in a part of a log.
-
-    Args:
-        letters: The letters of the part, in lower case, without the prefixes of lines.
-        lines: Lines near an error, with their prefixes.
-    """
+    """The programs whose files or messages are in a part of a log."""
     names = frozenset(name for name, program in PROGRAMS.items() if any(part in letters for part in program.letters))
     return names | {"vLLM"} if any(map(_VLLM_PREFIX.search, lines)) else names
 
@@ -85,12 +80,7 @@ def program_of(programs: Container[str]) -> str:
 
 
 def signs_in(letters: bytes, names: Collection[str]) -> str:
-    """The signs in a log on which the order of the fixes of an error depends; empty if it depends on none of them.
-
-    Args:
-        letters: The letters of a part of the log, in lower case.
-        names: The signs that the conditions of the error name.
-    """
+    """The signs in a log on which the order of the fixes of an error depends; empty if it depends on none of them."""
     signs = (name for name, texts in SIGNS.items() if name in names and any(text in letters for text in texts))
     return ", ".join(signs)
 

@@ -1,13 +1,14 @@
 """Which fixes and causes of an entry a log permits, in which order, and in which form."""
 
+from collections import ChainMap
 from collections.abc import Iterable
+from importlib import import_module
 from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
-from gpumon.errors.conditions import Case, condition, names_in
+from gpumon.errors.conditions import Case, condition
 from gpumon.errors.entry import Code, Fix, KnownError, Values
-from gpumon.errors.facts import facts_of
 from gpumon.errors.facts.hosts import address
 from gpumon.errors.facts.platforms import NOTEBOOK, WINDOWS, for_notebook, for_windows, is_for_linux
 from gpumon.errors.load import filled
@@ -31,17 +32,19 @@ def case_of(error: KnownError, text: str = "", values: Values = _NO_VALUES, more
     signs, program, platform = (str(values.get(name, "")) for name in _PLACES)
     command = PROGRAMS[program].command if program in PROGRAMS else ""
     run = {"run": Code(command)} if command else {}
-    known = {**values, **address(values), **run, **facts_of(error, values, message), **more}
+    functions = (name.split(".") for name in error.facts)
+    modules = ((import_module(f"gpumon.errors.facts.{module}"), function) for module, function in functions)
+    facts = [getattr(module, function)(values, message) for module, function in modules]
+    known: dict[str, int | str] = {**values, **address(values), **run, **dict(ChainMap(*facts)), **more}
     return Case(message, known, frozenset(filter(None, signs.split(", "))), program, platform)
 
 
 def names_of(error: KnownError) -> tuple[frozenset[str], frozenset[str]]:
     """The signs of a log and the programs on which the fixes of an error, or its causes, depend."""
-    conditions = (*(fix.when for fix in error.fixes if fix.when), *(when for when, _ in error.causes_when))
-    pairs = [names_in(text) for text in conditions]
-    return frozenset(chain.from_iterable(signs for signs, _ in pairs)), frozenset(
-        chain.from_iterable(programs for _, programs in pairs)
-    )
+    texts = (*(fix.when for fix in error.fixes if fix.when), *(when for when, _ in error.causes_when))
+    conditions = [condition(text) for text in texts]
+    signs = frozenset(chain.from_iterable(some.signs for some in conditions))
+    return signs, frozenset(chain.from_iterable(some.programs for some in conditions))
 
 
 def fixes_of(error: KnownError, case: Case) -> tuple[Fix, ...]:

@@ -23,7 +23,6 @@ class RankWork(NamedTuple):
 
     Attributes:
         waits_for: The number of the collective that timed out.
-        operation: Its name.
         elements: The number of elements that it takes.
         enqueued: The number of the last collective that the rank started.
     """
@@ -47,39 +46,24 @@ def with_line(work: RankWork, line: str) -> RankWork:
 
 
 class Difference(NamedTuple):
-    """How a rank differs from the others.
-
-    Attributes:
-        sentence: The difference.
-        ranks: The ranks to look at.
-    """
+    """How a rank differs from the others."""
 
     sentence: str
     ranks: str
 
 
 def comparison(works: Mapping[int, RankWork], ranks: Iterable[int]) -> Difference | None:
-    """Which rank differs from the others; None if the log does not show it.
-
-    Args:
-        works: What the log says about the collectives of each rank.
-        ranks: All ranks of the log.
-    """
+    """Which rank differs from the others; None if the log does not show it."""
     waiting = {rank: work for rank, work in works.items() if work.waits_for is not None}
     if not waiting:
         return None
-    number = Counter(work.waits_for for work in waiting.values()).most_common(1)[0][0]
-    assert number is not None
+    number = Counter(work.waits_for for work in waiting.values()).most_common(1)[0][0] or 0
     same = {rank: work for rank, work in waiting.items() if work.waits_for == number}
     name = Counter(work.operation for work in same.values()).most_common(1)[0][0]
-    behind = {
-        rank: work.enqueued
-        for rank, work in works.items()
-        if work.enqueued is not None and work.enqueued < number and rank not in same
-    }
+    started = {rank: work.enqueued for rank, work in works.items() if work.enqueued is not None and rank not in same}
+    behind = {rank: enqueued for rank, enqueued in started.items() if enqueued < number}
     if behind:
-        lag = number - min(behind.values())
-        verb = "is" if len(behind) == 1 else "are"
+        lag, verb = number - min(behind.values()), "is" if len(behind) == 1 else "are"
         count = f"{lag} collective{'s' if lag != 1 else ''}"
         sentence = f"{_names(behind)} {verb} {count} behind ({name} #{number:,}); the others wait for it"
         return Difference(sentence, _names(behind))
@@ -88,21 +72,19 @@ def comparison(works: Mapping[int, RankWork], ranks: Iterable[int]) -> Differenc
         rank, work = min(other.items())
         sentence = f"rank {rank} waits in {work.operation} #{work.waits_for:,}, the others in {name} #{number:,}"
         return Difference(sentence, f"rank {rank}")
-    sizes = Counter(work.elements for work in same.values() if work.elements is not None)
-    if len(sizes) > 1:
-        usual = sizes.most_common(1)[0][0]
-        rank, work = min(
-            (item for item in same.items() if item[1].elements not in {None, usual}), key=lambda item: item[0]
-        )
-        sentence = f"rank {rank} passes {work.elements:,} elements to {name} #{number:,}, the others {usual:,}"
-        return Difference(sentence, f"rank {rank}")
+    sizes = {rank: work.elements for rank, work in sorted(same.items()) if work.elements is not None}
+    usual = Counter(sizes.values()).most_common(1)[0][0] if sizes else 0
+    for rank, elements in sizes.items():
+        if elements != usual:
+            sentence = f"rank {rank} passes {elements:,} elements to {name} #{number:,}, the others {usual:,}"
+            return Difference(sentence, f"rank {rank}")
     silent = sorted(set(ranks) - set(waiting))
-    if silent and len(waiting) > 1:
-        verb = "does" if len(silent) == 1 else "do"
-        return Difference(
-            f"{_names(silent)} {verb} not report {name} #{number:,}, in which the others wait", _names(silent)
-        )
-    return None
+    if not silent or len(waiting) < 2:
+        return None
+    verb = "does" if len(silent) == 1 else "do"
+    return Difference(
+        f"{_names(silent)} {verb} not report {name} #{number:,}, in which the others wait", _names(silent)
+    )
 
 
 def _names(ranks: Iterable[int]) -> str:

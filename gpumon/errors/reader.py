@@ -6,12 +6,14 @@ its last run ended.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import islice
+from operator import attrgetter
 from typing import Final
 
 from gpumon.errors import signs
+from gpumon.errors.candidate import PatternHit
 from gpumon.errors.entry import ContextState
 from gpumon.errors.facts.platforms import platform_of
 from gpumon.errors.failures import (
@@ -24,13 +26,12 @@ from gpumon.errors.failures import (
     with_values,
 )
 from gpumon.errors.find import ErrorFinder
-from gpumon.errors.match import Match
-from gpumon.errors.matches import lines_near, timestamp_at
+from gpumon.errors.match import Match, lines_near, timestamp_at
 from gpumon.errors.programs import programs_in
 from gpumon.errors.ranks import SIGNS, RankWork, with_line
-from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, NumberedLine, Run
+from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, Run
 from gpumon.errors.scan import LogBlock, blocks
-from gpumon.errors.wrapped_search import PatternHit
+from gpumon.errors.tracebacks import Raised
 
 _MAX_OPEN: Final = 4096
 """Open failures that are kept: those of thousands of ranks, each with its own."""
@@ -70,107 +71,97 @@ class _Open:
     progress: int = 0
     key: tuple[object, ...] = ()
 
+    @property
+    def is_uncaught(self) -> bool:
+        """Whether it is an exception that ended its process, as far as its form shows."""
+        return self.failure.raised is not None and self.failure.raised.is_uncaught
+
+    def concerns(self, rank: int | None) -> bool:
+        """Whether a line of a rank says something about it; lines without a rank may be of any."""
+        return self.failure.rank is None or rank is None or self.failure.rank == rank
+
+    @property
+    def is_over(self) -> bool:
+        """Whether more ordinary lines follow than behind an end; if it is certain, they prove nothing."""
+        raised, limit = self.failure.raised, _MAX_ORDINARY.get(self.failure.kind)
+        frame = None if raised is None or raised.is_uncaught else raised.frame
+        if frame is not None and frame.file == _EXECUTED:
+            limit = 1
+        return limit is not None and self.ordinary > limit
+
 
 class LogReader:
-    """Reads the blocks of a log.
-
-    Args:
-        finder: Finds the known errors.
-    """
+    """Reads the blocks of a log."""
 
     def __init__(self, finder: ErrorFinder) -> None:
         self._finder = finder
+        self._reading = LogReading()
         self._open: list[_Open] = []
-        self._counts: dict[tuple[object, ...], int] = {}
+        self._counts: Counter[tuple[object, ...]] = Counter()
         self._survived: list[Notice] = []
         self._notices: dict[str, Notice] = {}
         self._lasting: dict[tuple[str, int | None], LogFailure] = {}
-        self._runs: list[Run] = []
         self._run_start = 1
         self._reached: dict[tuple[int | None, str], int] = {}
         self._characters = 0
-        self._lines = 0
-        self._ranks: set[int] = set()
-        self._programs: set[str] = set()
-        self._platform = ""
-        self._last_lines: list[NumberedLine] = []
         self._at_end: Match | None = None
-        self._is_complete = True
-        self._line_counts: Counter[str] = Counter()
-        self._processes: dict[tuple[str, str], set[str]] = {}
-        self._first_failed: int | None = None
-        self._works: dict[int, RankWork] = {}
 
     def read(self, chunks: Iterable[bytes]) -> LogReading:
         """Reads a log in chunks of any size."""
-        block: LogBlock | None = None
-        for block in blocks(self._watched(chunks)):
+        block, reading = None, self._reading
+        for block in blocks(chunks):
             self._add(block)
-        is_cut = block is not None and not self._is_complete and _is_cut(block.lines)
-        last = self._open[-1].failure if self._open else None
-        runs = (*self._runs, Run(self._run_start, self._lines, last))
-        return LogReading(
-            self._lines,
-            runs,
-            tuple(item.failure for item in self._open),
-            tuple(self._lasting.values()),
-            tuple(sorted((*self._notices.values(), *self._survived), key=lambda notice: notice.line)),
-            tuple(sorted(self._ranks)),
-            frozenset(self._programs),
-            self._platform,
-            tuple(self._last_lines),
-            self._first_failed,
-            self._works,
-            is_cut,
-            self._hang(),
-            self._line_counts,
-            {key: len(processes) for key, processes in self._processes.items()},
-        )
-
-    def _watched(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """The chunks; the last one shows whether the last line is complete."""
-        for chunk in chunks:
-            self._is_complete = chunk.endswith(b"\n")
-            yield chunk
+        reading.is_cut = block is not None and not block.is_complete and _is_cut(block.lines)
+        reading.open = [item.failure for item in self._open]
+        reading.runs.append(Run(self._run_start, reading.lines, reading.open[-1] if reading.open else None))
+        reading.lasting = list(self._lasting.values())
+        reading.notices = sorted((*self._notices.values(), *self._survived), key=attrgetter("line"))
+        reading.hang = self._hang()
+        return reading
 
     def _hang(self) -> Match | None:
         """The error at whose message the log stops, if it does."""
         leading = [item.match for item in self._lasting.values() if item.match is not None and not item.is_echo]
-        last = max(leading, key=lambda match: match.line, default=None)
-        end = self._last_lines[-_END_LINES:][0].number if self._last_lines else 0
+        last = max(leading, key=attrgetter("line"), default=None)
+        end = self._reading.last_lines[-_END_LINES:][0].number if self._reading.last_lines else 0
         return next((match for match in (self._at_end, last) if match is not None and match.line >= end), None)
 
     def _add(self, block: LogBlock) -> None:
-        self._keep_last_lines(block)
-        if block.numbers:
-            self._lines = block.numbers[-1]
-        ranks = set(block.ranks)
-        if ranks != {None}:
-            self._ranks.update(rank for rank in ranks if rank is not None and len(self._ranks) < _MAX_OPEN)
-        position = block.first
-        if self._ranks:
-            self._keep_works(block)
+        reading, new = self._reading, range(block.end - 1, block.first - 1, -1)
+        shown = (position for position in new if block.lines[position].strip())
+        last = [numbered(block, position) for position in islice(shown, _LAST_LINES)]
+        reading.last_lines = [*reading.last_lines, *reversed(last)][-_LAST_LINES:]
+        reading.lines = block.numbers[-1] if block.numbers else reading.lines
+        if len(reading.ranks) < _MAX_OPEN:
+            reading.ranks.update(rank for rank in set(block.ranks) if rank is not None)
+        for position in positions_with(block, _RANK_SIGNS) if reading.ranks else ():
+            rank = block.ranks[position]
+            if rank is not None and (rank in reading.works or len(reading.works) < _MAX_OPEN):
+                reading.works[rank] = with_line(reading.works.get(rank, RankWork()), block.lines[position])
         hits = self._finder.hits(block)
         if hits:
             near = lines_near(block, hits[0])
-            self._programs |= programs_in(block.words.letters, near)
-            self._platform = self._platform or platform_of(near)
+            reading.programs |= programs_in(block.words.letters, near)
+            reading.platform = reading.platform or platform_of(near)
         result = failures_in(block, hits)
         self._keep(result, hits)
-        for start, stop, failure in result.failures:
+        position = block.first
+        for start, stop, failure in (*result.failures, (block.end, block.end, None)):
             if self._open and start > position:
                 self._walk(block, position, start)
             if failure is not None:
                 self._fail(failure, block, start)
             position = max(position, stop)
-        if self._open and position < block.end:
-            self._walk(block, position, block.end)
         self._characters += sum(map(len, block.lines[block.first : block.end])) + block.end - block.first
 
     def _keep(self, result: BlockFailures, hits: Sequence[PatternHit]) -> None:
         """Keeps what a block says about the complete log."""
         for hit in hits:
-            self._count(hit)
+            self._reading.counts[hit.error.id] += 1
+            bus, process = (hit.line_match.groups.get(name) for name in ("bus", "pid"))
+            processes = self._reading.processes.setdefault((hit.error.id, bus), set()) if bus and process else set()
+            if process and len(processes) < _MAX_PROCESSES:
+                processes.add(process)
         for match in result.notices:
             self._notices.setdefault(match.error.id, Notice(match.error.title, match.line, match))
         for failure in result.lasting:
@@ -178,51 +169,40 @@ class LogReader:
             self._lasting.setdefault((failure.match.error.id, failure.rank), failure)
         self._at_end = result.at_end or self._at_end
         if result.first_failed_rank is not None:
-            self._first_failed = result.first_failed_rank
+            self._reading.first_failed_rank = result.first_failed_rank
 
     def _fail(self, failure: LogFailure, block: LogBlock, position: int) -> None:
         """Adds a failure to those that are open."""
         name = failure.raised.name if failure.raised else ""
         known = failure.match.error.id if failure.match else failure.text[:80].translate(_NO_DIGITS)
         key = (failure.kind, name, known, failure.rank)
-        count = self._counts.get(key, 0)
-        self._counts[key] = count + 1
-        if count and failure.kind is FailureKind.KNOWN and self._continues(failure):
+        count, raised = self._counts[key], failure.raised
+        self._counts[key] += 1
+        is_continued = bool(count) and failure.kind is FailureKind.KNOWN and self._continues(failure)
+        if is_continued or count >= _MAX_ECHOED or len(self._open) >= _MAX_OPEN:
             return
-        if count >= _MAX_ECHOED or len(self._open) >= _MAX_OPEN:
-            return
-        if failure.raised is not None and failure.raised.is_caught and self._works_before(block, position):
-            self._keep_survived(failure)
-            return
-        if failure.raised is not None and self._is_of_next_run(failure):
+        if raised is not None and raised.is_caught:
+            lines = block.lines[max(0, position - _MAX_LINES_BEFORE) : position]
+            if any(signs.progress(line) is not None for line in lines):  # the program worked before, so it goes on
+                self._keep_survived(failure)
+                return
+        if raised is not None and self._is_of_next_run(failure, raised):
             self._restart(failure.first_line)
         if not self._open and failure.kind not in {FailureKind.LOGGED, FailureKind.REPORTED}:
             self._look_back(block, position)
         self._open.append(_Open(failure, self._offset(block, position), key=key))
 
-    def _is_of_next_run(self, failure: LogFailure) -> bool:
+    def _is_of_next_run(self, failure: LogFailure, raised: Raised) -> bool:
         """Whether an exception ends another run: one ended the rank already, and much was printed since."""
-        assert failure.raised is not None
-        if not failure.raised.is_uncaught or failure.is_echo or failure.is_report:
-            return False
-        return any(
-            item.failure.raised is not None
-            and item.failure.raised.is_uncaught
-            and item.failure.rank == failure.rank
-            and item.written > self._buffered
+        return (raised.is_uncaught and not failure.is_echo and not failure.is_report) and any(
+            item.is_uncaught and item.failure.rank == failure.rank and item.written > self._buffered
             for item in self._open
         )
 
     @property
     def _buffered(self) -> int:
         """Characters that may stand in buffers when a process ends."""
-        return _BUFFERED_BY_RANKS if self._ranks else _BUFFERED_CHARACTERS
-
-    @staticmethod
-    def _works_before(block: LogBlock, position: int) -> bool:
-        """Whether the program worked before it caught an exception, so that it goes on after it."""
-        lines = block.lines[max(0, position - _MAX_LINES_BEFORE) : position]
-        return any(signs.progress(line) is not None for line in lines)
+        return _BUFFERED_BY_RANKS if self._reading.ranks else _BUFFERED_CHARACTERS
 
     def _continues(self, failure: LogFailure) -> bool:
         """Whether a line continues the message of an open failure, to which its values then belong."""
@@ -249,40 +229,34 @@ class LogReader:
     def _walk(self, block: LogBlock, start: int, end: int) -> None:
         """Reads the lines behind failures."""
         for position in range(max(start, block.first), min(end, block.end)):
-            line, text = block.lines[position], block.texts[position]
+            line, rank = block.lines[position], block.ranks[position]
+            if not self._open:
+                return
             if not line.strip():
                 continue
-            if signs.restarts(line) or (signs.starts(text) and self._has_ended()):
+            if signs.restarts(line) or (signs.starts(block.texts[position]) and self._has_ended()):
                 self._restart(block.numbers[position])
             elif signs.is_success(line):
-                self._survive(partial(_is_of, block.ranks[position]))
+                self._survive(lambda item, rank=rank: item.concerns(rank))  # type: ignore[misc]
             else:
-                self._count_written(block.ranks[position], line)
+                if not line[0].isspace():
+                    for item in self._open:
+                        item.written += len(line) if item.concerns(rank) else 0
                 step = signs.progress(line)
                 if step is not None:
                     self._progress(step, block, position)
                 elif not line[0].isspace():
-                    self._ordinary(block.ranks[position], _WEIGHT if signs.is_information(line) else 1)
-            if not self._open:
-                return
-
-    def _count_written(self, rank: int | None, line: str) -> None:
-        if not line[0].isspace():
-            for item in self._open:
-                if _concerns(item.failure.rank, rank):
-                    item.written += len(line)
+                    self._ordinary(rank, _WEIGHT if signs.is_information(line) else 1)
 
     def _has_ended(self) -> bool:
         """Whether an open failure ended the program, so that what is started now is another run."""
-        return any(
-            item.failure.kind is FailureKind.ENDED
-            or (item.failure.raised is not None and item.failure.raised.is_uncaught)
-            for item in self._open
-        )
+        return any(item.failure.kind is FailureKind.ENDED or item.is_uncaught for item in self._open)
 
     def _progress(self, step: signs.WorkLine, block: LogBlock, position: int) -> None:
         number, rank = block.numbers[position], block.ranks[position]
-        if any(_is_of_launcher(item.failure) for item in self._open):  # its ranks are gone, so others do this
+        ends = (item.failure for item in self._open if item.failure.ended is not None)
+        if any("local_rank" in failure.text and not failure.ended.is_reason for failure in ends if failure.ended):
+            # torchrun says that a rank failed and ends all others, so other ones do this
             self._restart(number)
             return
         if step.number is not None:
@@ -294,39 +268,29 @@ class LogReader:
             self._reached[rank, step.key] = step.number
         offset = self._offset(block, position)
         for item in self._open:
-            if _concerns(item.failure.rank, rank):
-                item.progress += 1
-        self._survive(
-            lambda item: _concerns(item.failure.rank, rank) and self._goes_on(item, step, block, position, offset)
-        )
+            item.progress += item.concerns(rank)
+        self._survive(lambda item: item.concerns(rank) and self._goes_on(item, step, block, position, offset))
 
     def _goes_on(self, item: _Open, step: signs.WorkLine, block: LogBlock, position: int, offset: int) -> bool:
         """Whether progress shows that a failure did not end its process."""
         failure = item.failure
         if step.key == signs.DONE and _ends_process(failure):
             return False
-        rank = block.ranks[position]
-        if failure.rank is not None and rank is None and item.progress < _MIN_PROGRESS_OF_OTHERS:
+        if failure.rank is not None and block.ranks[position] is None and item.progress < _MIN_PROGRESS_OF_OTHERS:
             return False
-        if failure.raised is None or not failure.raised.is_uncaught or step.key == signs.ANSWERED:
+        if not item.is_uncaught or step.key == signs.ANSWERED:
             return True
-        if failure.timestamp is not None:
-            timestamp = timestamp_at(block, position)
-            is_same = timestamp is not None and timestamp.clock is failure.timestamp.clock
-            if is_same and timestamp is not None:
-                return timestamp.seconds - failure.timestamp.seconds > _LATER_SECONDS
+        timestamp = None if failure.timestamp is None else timestamp_at(block, position)
+        if timestamp is not None and failure.timestamp is not None and timestamp.clock is failure.timestamp.clock:
+            return timestamp.seconds - failure.timestamp.seconds > _LATER_SECONDS
         return item.progress >= _MIN_PROGRESS and offset - item.offset > self._buffered
 
     def _ordinary(self, rank: int | None, weight: int) -> None:
         """Counts a line that is neither progress nor a failure; one of a logger counts several times."""
-        is_over = False
         for item in self._open:
-            limit = _max_ordinary(item.failure)
-            if limit is not None and _concerns(item.failure.rank, rank):
-                item.ordinary += weight
-                is_over |= item.ordinary > limit
-        if is_over:
-            self._survive(lambda item: item.ordinary > (_max_ordinary(item.failure) or item.ordinary))
+            item.ordinary += weight if item.concerns(rank) else 0
+        if any(item.is_over for item in self._open):
+            self._survive(lambda item: item.is_over)
 
     def _survive(self, is_survived: Callable[[_Open], bool]) -> None:
         kept: list[_Open] = []
@@ -345,67 +309,22 @@ class LogReader:
 
     def _restart(self, number: int) -> None:
         """Starts a new run; what ended the one before is no cause of how this one ends."""
-        if len(self._runs) < _MAX_RUNS:
-            self._runs.append(Run(self._run_start, number - 1, self._open[0].failure))
+        if len(self._reading.runs) < _MAX_RUNS:
+            self._reading.runs.append(Run(self._run_start, number - 1, self._open[0].failure))
         for item in self._open:
             self._keep_survived(item.failure)
         self._open.clear()
         self._counts.clear()
         self._reached.clear()
         self._run_start = number
-        self._first_failed = None
-        self._works.clear()
-
-    def _keep_last_lines(self, block: LogBlock) -> None:
-        last: list[NumberedLine] = []
-        for position in range(block.end - 1, block.first - 1, -1):
-            if len(last) == _LAST_LINES:
-                break
-            if block.lines[position].strip():
-                last.append(numbered(block, position))
-        self._last_lines = [*self._last_lines, *reversed(last)][-_LAST_LINES:]
-
-    def _count(self, hit: PatternHit) -> None:
-        """Counts the lines with each error, and the processes for which one GPU has an Xid."""
-        self._line_counts[hit.error.id] += 1
-        bus, process = (hit.line_match.groups.get(name) for name in ("bus", "pid"))
-        if bus and process:
-            processes = self._processes.setdefault((hit.error.id, bus), set())
-            if len(processes) < _MAX_PROCESSES:
-                processes.add(process)
-
-    def _keep_works(self, block: LogBlock) -> None:
-        for position in positions_with(block, _RANK_SIGNS):
-            rank = block.ranks[position]
-            if rank is not None and (rank in self._works or len(self._works) < _MAX_OPEN):
-                self._works[rank] = with_line(self._works.get(rank, RankWork()), block.lines[position])
-
-
-def _max_ordinary(failure: LogFailure) -> int | None:
-    """Ordinary lines after which a failure was not the end; None if they prove nothing."""
-    if failure.raised is not None and failure.raised.frame is not None and not failure.raised.is_uncaught:
-        return 1 if failure.raised.frame.file == _EXECUTED else None
-    return _MAX_ORDINARY.get(failure.kind)
-
-
-def _is_of_launcher(failure: LogFailure) -> bool:
-    """Whether torchrun says that a rank failed, after which it ends all others."""
-    return failure.ended is not None and not failure.ended.is_reason and "local_rank" in failure.text
+        self._reading.first_failed_rank = None
+        self._reading.works.clear()
 
 
 def _ends_process(failure: LogFailure) -> bool:
     """Whether a process hardly goes on after a failure: it was killed, or its CUDA context is dead."""
     is_dead = any(is_lasting(match) or match.error.context is ContextState.DEAD for match in failure.matches)
     return is_dead or (failure.ended is not None and failure.ended.is_reason)
-
-
-def _is_of(rank: int | None, item: "_Open") -> bool:
-    return _concerns(item.failure.rank, rank)
-
-
-def _concerns(failed: int | None, rank: int | None) -> bool:
-    """Whether a line of a rank says something about a failure of a rank; lines without a rank may be of any."""
-    return failed is None or rank is None or failed == rank
 
 
 def _is_cut(lines: Sequence[str]) -> bool:

@@ -1,13 +1,14 @@
 """A log that was read, as records: its runs, its failures and its notices; the logs of several ranks as one."""
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import chain
+from math import inf
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gpumon.errors import signs
 from gpumon.errors.lazy_pattern import lazy_pattern
@@ -16,11 +17,7 @@ from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.ranks import RankWork
 from gpumon.errors.tracebacks import Raised, TracebackFrame
 
-_NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
-_REPORTS: Final = lazy_pattern(
-    r"(?:ChildFailedError|CalledProcessError|Process(?:Exited|Raised)Exception|SystemExit|SubprocessError"
-    r"|SignalException|metadata-generation-failed|subprocess-exited-with-error)$"
-)
+_REPORTS: Final = signs.sign("report of another")
 _FILE_RANK: Final = lazy_pattern(
     r"(?:rank|worker|proc|node|task|log|stderr|stdout|^|[/\\_.-])[_.-]?(\d{1,5})(?=[/\\_.-]|$)"
 )
@@ -42,12 +39,7 @@ class FailureKind(Enum):
 
 
 class NumberedLine(NamedTuple):
-    """A line of a log.
-
-    Attributes:
-        number: Its number, from 1.
-        text: Its text.
-    """
+    """A line of a log."""
 
     number: int
     text: str
@@ -58,32 +50,22 @@ class LogFailure:
     """A failure in a log.
 
     Attributes:
-        kind: How it reads.
-        line: The number of its line, from 1.
-        first_line: The number of the first line of its traceback, or the same.
-        text: The line.
-        rank: The rank that wrote it, if the line names one.
-        timestamp: When it was written, if the log says it.
-        raised: The exception.
-        ended: The end of a process.
         matches: The known errors in it, the best one first.
-        count: How often it occurred.
-        around: The lines around it, if no entry has it.
         source: The file, if several were read as one log.
+        first_line: The number of the first line of its traceback; 0 without one.
     """
 
     kind: FailureKind
     line: int
-    first_line: int
     text: str
     rank: int | None = None
     timestamp: Timestamp | None = None
     raised: Raised | None = None
     ended: signs.Ended | None = None
     matches: tuple[Match, ...] = ()
-    count: int = 1
     around: tuple[NumberedLine, ...] = ()
     source: str = ""
+    first_line: int = 0
 
     @property
     def match(self) -> Match | None:
@@ -118,110 +100,98 @@ class LogFailure:
     @property
     def is_report(self) -> bool:
         """Whether it is an exception that reports the failure of another process."""
-        return self.raised is not None and _REPORTS.search(self.raised.name) is not None
+        return self.raised is not None and _REPORTS.is_in(self.raised.name)
 
 
 class Notice(NamedTuple):
-    """A warning, or an error that the run survived.
-
-    Attributes:
-        title: What it is.
-        line: The number of its first line.
-        match: The known error, if it is one.
-    """
+    """A warning, or an error that the run survived."""
 
     title: str
     line: int
     match: Match | None = None
 
+    @property
+    def key(self) -> str:
+        """The id of the known error, or else the title."""
+        return self.title if self.match is None else self.match.error.id
+
 
 class Run(NamedTuple):
-    """A run of the program.
-
-    Attributes:
-        first_line: The number of its first line.
-        last_line: That of its last one.
-        failure: How it ended; None if it did not fail.
-    """
+    """A run of the program."""
 
     first_line: int
     last_line: int
     failure: LogFailure | None = None
 
 
-class LogReading(NamedTuple):
+@dataclass(slots=True)
+class LogReading:
     """A log that was read.
 
     Attributes:
-        lines: The number of its lines.
-        runs: Its runs, the last one at the end.
         open: The failures that the last run did not survive, in the order of the lines.
         lasting: Known errors of any run that end a program later: not a number, an Xid, a full disk.
-        notices: Warnings and errors that were survived.
-        ranks: The ranks that the log names.
-        programs: The programs that the log names.
-        last_lines: Its last lines that are not blank.
+        platform: Where the program ran; empty for Linux outside a notebook.
         first_failed_rank: The rank that the launcher calls the first one that failed.
-        counts: The number of lines with each known error.
-        processes: The number of processes for which a GPU has an error, by the error and the bus.
-        hang: A known error whose message ends the log: the program waits there.
-        is_cut: Whether it stops in the middle of a line.
         works: What NCCL's watchdog says about the collectives of ranks.
+        hang: A known error whose message ends the log: the program waits there.
+        processes: The processes for which a GPU has an error, by the error and the bus.
     """
 
-    lines: int
-    runs: tuple[Run, ...]
-    open: tuple[LogFailure, ...]
-    lasting: tuple[LogFailure, ...]
-    notices: tuple[Notice, ...]
-    ranks: tuple[int, ...]
-    programs: frozenset[str]
-    platform: str
-    last_lines: tuple[NumberedLine, ...]
+    lines: int = 0
+    runs: list[Run] = field(default_factory=list)
+    open: list[LogFailure] = field(default_factory=list)
+    lasting: list[LogFailure] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+    ranks: set[int] = field(default_factory=set)
+    programs: frozenset[str] = frozenset()
+    platform: str = ""
+    last_lines: list[NumberedLine] = field(default_factory=list)
     first_failed_rank: int | None = None
-    works: Mapping[int, RankWork] = _NOTHING
+    works: dict[int, RankWork] = field(default_factory=dict)
     is_cut: bool = False
     hang: Match | None = None
-    counts: Mapping[str, int] = _NOTHING
-    processes: Mapping[tuple[str, str], int] = _NOTHING
+    counts: Counter[str] = field(default_factory=Counter)
+    processes: dict[tuple[str, str], set[str]] = field(default_factory=dict)
 
 
 def merged(readings: Sequence[tuple[str, LogReading]]) -> LogReading:
-    """The logs of the ranks of one run as one log: a rank is named by its lines, or else by the name of its file.
-
-    Args:
-        readings: The name of each log, and the log.
-    """
+    """The logs of the ranks of one run as one log: a rank is named by its lines, or else by the name of its file."""
     folder = Path(os.path.commonpath([str(Path(name).parent) for name, _ in readings]))
-    ranks = [_rank_in(str(Path(name).relative_to(folder)), number) for number, (name, _) in enumerate(readings)]
-    named = [_of_rank(reading, name, rank) for (name, reading), rank in zip(readings, ranks, strict=True)]
-    longest = max(named, key=lambda reading: reading.lines)
-    failures = sorted(chain.from_iterable(reading.open for reading in named), key=_time_of)
-    return longest._replace(
-        lines=sum(reading.lines for reading in named),
-        open=tuple(failures),
-        lasting=tuple(chain.from_iterable(reading.lasting for reading in named)),
-        notices=tuple(chain.from_iterable(reading.notices for reading in named)),
-        ranks=tuple(sorted(set(chain.from_iterable(reading.ranks for reading in named)))),
-        programs=frozenset().union(*(reading.programs for reading in named)),
-        works=dict(chain.from_iterable(reading.works.items() for reading in named)),
-        first_failed_rank=next((item.first_failed_rank for item in named if item.first_failed_rank is not None), None),
+    for number, (name, reading) in enumerate(readings):
+        digits = _FILE_RANK.findall(str(Path(name).relative_to(folder)))
+        rank = int(digits[-1]) if digits else number
+        for some in (reading.open, reading.lasting):
+            some[:] = [replace(item, rank=rank if item.rank is None else item.rank, source=name) for item in some]
+        reading.ranks = reading.ranks or {rank}
+    logs = [reading for _, reading in readings]
+    return replace(
+        max(logs, key=lambda reading: reading.lines),
+        lines=sum(reading.lines for reading in logs),
+        runs=max((reading.runs for reading in logs), key=len),
+        open=_of_last_run(logs),
+        lasting=list(chain.from_iterable(reading.lasting for reading in logs)),
+        notices=list(chain.from_iterable(reading.notices for reading in logs)),
+        ranks=set(chain.from_iterable(reading.ranks for reading in logs)),
+        programs=frozenset(chain.from_iterable(reading.programs for reading in logs)),
+        works=dict(chain.from_iterable(reading.works.items() for reading in logs)),
+        first_failed_rank=next((item.first_failed_rank for item in logs if item.first_failed_rank is not None), None),
     )
 
 
-def _rank_in(name: str, number: int) -> int:
-    """The rank that the name of a file or of its folder ends with; else its place among the files."""
-    digits = _FILE_RANK.findall(name)
-    return int(digits[-1]) if digits else number
+def _of_last_run(logs: Sequence[LogReading]) -> list[LogFailure]:
+    """The failures that the logs end with, without those that are nearer in time to the end of an earlier run.
 
-
-def _of_rank(reading: LogReading, source: str, rank: int) -> LogReading:
-    failing, lasting = (
-        tuple(replace(item, rank=rank if item.rank is None else item.rank, source=source) for item in items)
-        for items in (reading.open, reading.lasting)
+    A rank may be missing in a later run, or write to another file.
+    """
+    failures = list(chain.from_iterable(reading.open for reading in logs))
+    ended = [run.failure for reading in logs for run in reading.runs[:-1] if run.failure is not None]
+    earlier = [failure.timestamp.seconds for failure in ended if failure.timestamp is not None]
+    latest = max((failure.timestamp.seconds for failure in failures if failure.timestamp is not None), default=0.0)
+    seconds = {id(item): inf if item.timestamp is None else item.timestamp.seconds for item in failures}
+    kept = (
+        item
+        for item in failures
+        if item.timestamp is None or all(latest - seconds[id(item)] <= abs(seconds[id(item)] - end) for end in earlier)
     )
-    return reading._replace(open=failing, lasting=lasting, ranks=reading.ranks or (rank,))
-
-
-def _time_of(failure: LogFailure) -> tuple[float, int]:
-    return (failure.timestamp.seconds if failure.timestamp is not None else float("inf"), failure.line)
+    return sorted(kept, key=lambda item: (seconds[id(item)], item.line))

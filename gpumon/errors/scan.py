@@ -8,7 +8,7 @@ most two blocks are in memory at once; the bytes and the lines of a block are bo
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import Final
@@ -53,11 +53,11 @@ class RankLines:
 
     Attributes:
         positions: Their indexes in the block.
-        texts: The lines without prefixes.
         starts: The first line of each rank.
     """
 
     positions: Sequence[int]
+    lines: list[str]
     texts: list[str]
     starts: Sequence[int]
 
@@ -79,12 +79,11 @@ class LogBlock:
     """A block of a log.
 
     Attributes:
-        numbers: The line number of each line in the file, from 1.
-        lines: The lines without colors.
         texts: The lines without colors and without the prefixes of loggers.
         ranks: The rank that each line names, or None.
         first: Lines before this index were evaluated in the previous block.
         end: Lines from this index on are evaluated in the next block, which contains more lines after them.
+        is_complete: Whether its last line has an end.
     """
 
     numbers: list[int]
@@ -93,6 +92,7 @@ class LogBlock:
     ranks: list[int | None]
     first: int
     end: int
+    is_complete: bool = True
 
     @cached_property
     def text(self) -> str:
@@ -112,7 +112,7 @@ class LogBlock:
     @cached_property
     def by_rank(self) -> RankLines:
         """The lines by rank; a line without a rank belongs to the rank of the line before, as wrapped lines do."""
-        in_order = RankLines(range(len(self.texts)), self.texts, (0,))
+        in_order = RankLines(range(len(self.texts)), self.lines, self.texts, (0,))
         if self.ranks.count(None) == len(self.ranks):
             return in_order
         changes = [index for index, rank in enumerate(self.ranks) if rank is not None]
@@ -123,42 +123,32 @@ class LogBlock:
             return in_order
         starts = [0, *accumulate(map(len, positions.values()))][:-1]
         indexes = list(chain.from_iterable(positions.values()))
-        return RankLines(indexes, list(map(self.texts.__getitem__, indexes)), starts)
+        lines, texts = (list(map(some.__getitem__, indexes)) for some in (self.lines, self.texts))
+        return RankLines(indexes, lines, texts, starts)
 
 
 def blocks(chunks: Iterable[bytes]) -> Iterator[LogBlock]:
-    """Splits a log into blocks.
-
-    Args:
-        chunks: The log, in chunks of any size.
-    """
+    """Splits a log into blocks."""
     number = 1
     block: LogBlock | None = None
-    for data, is_last in _complete_lines(chunks):
+    for data, is_last in _block_data(chunks):
         clean = _clean(data, number)
         number += data.count(b"\n")
         block = _joined(block, clean, is_last=is_last)
         yield block
 
 
-def _complete_lines(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+def _block_data(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
     """Pieces of at most the size of a block that end with a line, and whether a piece is the last one."""
-    pending: bytes | None = None
-    for data in _block_data(chunks):
-        if pending is not None:
-            yield pending, False
-        pending = data
-    yield pending or b"", True
-
-
-def _block_data(chunks: Iterable[bytes]) -> Iterator[bytes]:
     buffer = bytearray()
     for chunk in chunks:
         buffer += chunk
         while len(buffer) > BLOCK_BYTES:
-            yield _taken(buffer)
-    while buffer:
-        yield _taken(buffer)
+            yield _taken(buffer), False
+    while True:
+        yield _taken(buffer), not buffer
+        if not buffer:
+            return
 
 
 def _taken(buffer: bytearray) -> bytes:
@@ -199,7 +189,7 @@ def _clean(data: bytes, first_number: int) -> LogBlock:
         pairs = [(number, piece) for number, line in zip(numbers, lines, strict=True) for piece in _pieces(line)]
         numbers, lines = [number for number, _ in pairs], [piece for _, piece in pairs]
     ranks, texts = split_prefixes(lines)
-    return LogBlock(numbers, lines, texts, ranks, 0, len(lines))
+    return LogBlock(numbers, lines, texts, ranks, 0, len(lines), data.endswith(b"\n"))
 
 
 def _unescaped(text: str) -> str:
@@ -253,7 +243,7 @@ def _joined(previous: LogBlock | None, block: LogBlock, *, is_last: bool) -> Log
     """A block preceded by the end of the previous one."""
     end = len(block.lines) if is_last else _overlap_start(block.lines, len(block.lines))
     if previous is None:
-        return LogBlock(block.numbers, block.lines, block.texts, block.ranks, 0, end)
+        return replace(block, end=end)
     start = _overlap_start(previous.lines, previous.end)
     kept = len(previous.lines) - start
     return LogBlock(
@@ -263,6 +253,7 @@ def _joined(previous: LogBlock | None, block: LogBlock, *, is_last: bool) -> Log
         previous.ranks[start:] + block.ranks,
         previous.end - start,
         kept + end,
+        block.is_complete,
     )
 
 

@@ -36,9 +36,8 @@ def log_files(paths: Sequence[Path]) -> list[Path]:
             continue
         inside = sorted(item for item in path.rglob("*") if item.is_file())
         if not 0 < len(inside) <= _MAX_FILES:
-            reason = f"{safe_text(str(path))} has {len(inside):,} files."
             remedy = f"Give a folder with 1 to {_MAX_FILES:,} logs."
-            raise CommandError(Problem(ProblemCode.INVALID_VALUE, reason, remedy), ExitCode.USAGE)
+            raise _refused(str(path), f"has {len(inside):,} files", remedy)
         files += inside
     return files
 
@@ -72,7 +71,7 @@ def log_pieces(file: io.BufferedReader, name: str) -> Iterator[bytes]:
         decoder = _UTF_16("replace") if chunk.startswith(_BYTE_ORDER_MARKS) else None
         # A log that was truncated while a process wrote to it may start with zeros.
         if decoder is None and b"\0" in chunk[:_HEAD_BYTES].strip(b"\0"):
-            raise _not_text(name)
+            raise _refused(name, "is not text", "Give the name of a log.")
         while chunk:
             yield chunk if decoder is None else decoder.decode(chunk).encode("utf-8", "replace")
             chunk = source.read1(_CHUNK_BYTES)
@@ -81,24 +80,17 @@ def log_pieces(file: io.BufferedReader, name: str) -> Iterator[bytes]:
     except (OSError, zlib.error) as error:
         raise _unreadable(name, error) from None
     except ExpansionError as error:
-        problem = Problem(ProblemCode.INVALID_VALUE, f"{safe_text(name)} {error}.", _EXPANSION_REMEDY)
-        raise CommandError(problem, ExitCode.USAGE) from None
+        raise _refused(name, str(error), _EXPANSION_REMEDY) from None
 
 
 def _unreadable(name: str, error: Exception) -> CommandError:
-    code = ProblemCode.DAMAGED
-    why = "its compressed data is damaged"
+    code, why = ProblemCode.DAMAGED, "its compressed data is damaged"
     if isinstance(error, OSError) and error.errno is not None:
-        code = ProblemCode.UNKNOWN
-        why = (error.strerror or "unknown error").lower()
-    if isinstance(error, FileNotFoundError):
-        code = ProblemCode.NOT_FOUND
-    elif isinstance(error, PermissionError):
-        code = ProblemCode.NO_PERMISSION
+        codes = {FileNotFoundError: ProblemCode.NOT_FOUND, PermissionError: ProblemCode.NO_PERMISSION}
+        code, why = codes.get(type(error), ProblemCode.UNKNOWN), (error.strerror or "unknown error").lower()
     reason = f"{safe_text(name)} cannot be read: {why}."
     return CommandError(Problem(code, reason, "Give the name of a log, or - for standard input."), ExitCode.USAGE)
 
 
-def _not_text(name: str) -> CommandError:
-    reason = f"{safe_text(name)} is not text."
-    return CommandError(Problem(ProblemCode.INVALID_VALUE, reason, "Give the name of a log."), ExitCode.USAGE)
+def _refused(name: str, why: str, remedy: str) -> CommandError:
+    return CommandError(Problem(ProblemCode.INVALID_VALUE, f"{safe_text(name)} {why}.", remedy), ExitCode.USAGE)

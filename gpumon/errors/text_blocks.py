@@ -8,38 +8,24 @@ from gpumon.errors.entry import Fix
 
 
 class BlockKind(Enum):
-    """How a block of text is laid out."""
+    """How a block of text is laid out: code is never wrapped, a row is a name and a value, separated by a tab."""
 
     PARAGRAPH = "paragraph"
     ITEM = "item"
-    """An item of a list; its wrapped lines are indented."""
     CODE = "code"
-    """Code to copy: its lines keep their indentation and are never wrapped."""
     QUOTE = "quote"
-    """A line of the log."""
     ROW = "row"
-    """A name and a value, separated by a tab."""
 
 
 class TextBlock(NamedTuple):
-    """A block of text.
-
-    Attributes:
-        kind: How it is laid out.
-        text: The text.
-    """
+    """A block of text."""
 
     kind: BlockKind
     text: str
 
 
 class Section(NamedTuple):
-    """A heading and the blocks below it.
-
-    Attributes:
-        heading: A few words.
-        blocks: In order, at least one.
-    """
+    """A heading and the blocks below it."""
 
     heading: str
     blocks: tuple[TextBlock, ...]

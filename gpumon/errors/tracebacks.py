@@ -6,7 +6,7 @@ another one, or that repeats one of a worker process, keeps its link to it.
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from itertools import accumulate
 from typing import Final, NamedTuple
@@ -14,9 +14,15 @@ from typing import Final, NamedTuple
 from gpumon.core.text import safe_text
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.scan import LogBlock, RankLines
-from gpumon.errors.signs import has_warning_level, progress
+from gpumon.errors.signs import WARNING, progress, sign
 
+MODEL_CODE: Final = "transformers_modules"
+"""The package in which transformers keeps code that came with a model."""
 TRACEBACK: Final = "Traceback (most recent call last)"
+CAUGHT_ABOVE: Final = sign("caught above")
+"""Above the traceback of an exception that does not end the program."""
+_LIBRARY, _OUTERMOST, _NOT_MESSAGE = sign("library"), sign("outermost"), sign("not message")
+_INNER, _REPEATS = sign("inner"), sign("repeats")
 _MAX_TEXT: Final = 400
 _MAX_TRACEBACK_LINES: Final = 400
 _MAX_MESSAGE_LINES: Final = 24
@@ -46,10 +52,6 @@ class TracebackFrame(NamedTuple):
     """A frame of a traceback.
 
     Attributes:
-        file: The file, or the cell of a notebook.
-        line: The number of the line in it.
-        function: The function, or empty.
-        code: The line, or empty.
         is_own: Whether the file is outside Python and the installed packages.
     """
 
@@ -64,17 +66,13 @@ class Raised(NamedTuple):
     """An exception in a log.
 
     Attributes:
-        name: Its class.
         message: Its message, without the class; several lines are separated by line ends.
         row: The index of its last line, with the class, in the lines by rank.
         first_row: The index of the first line of its traceback.
         end_row: The index behind its message.
         frame: The innermost frame in the user's own code.
-        raising: The innermost frame.
         package: The installed package whose code raised it, on its own or through PyTorch; empty if none did.
-        link: How it belongs to the exception before it.
         is_uncaught: Whether it ended its thread or process, as far as its form shows.
-        has_traceback: Whether it stands below a traceback.
         is_caught: Whether a server, a thread or Python itself says that it caught the exception and goes on.
     """
 
@@ -107,124 +105,75 @@ _ANY_EXCEPTION: Final = lazy_pattern(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s|:
 """Directly below a traceback, the class of an exception may have any name."""
 _BARE: Final = lazy_pattern(
     rf"^(?:(?:E {{3,7}}|[`*> ]{{1,4}})?(?P<name>(?!(?:Error|Exception|Failure|Timeout|NotFound)\b){_CLASS})(?::\s|:?$)"
-    r"|terminate called (?P<thrown>after throwing an instance of '[^'\n]{1,200}'|without an active exception)"
+    r"|(?P<thrown>terminate called) (?:after throwing an instance of '(?P<cpp>[^'\n]{1,200})'"
+    r"|without an active exception)"
     r"|(?P<fatal>Fatal Python error|fatal runtime error|panic): "
     r"|(?:\*\* ?|- )?(?:\*\*)?Exception Message:(?:\*\*)? |!!! Exception during processing !!! )",
     re.MULTILINE,
 )
-_THROWN: Final = lazy_pattern(r"after throwing an instance of '([^'\n]{1,200})'")
 _WHAT: Final = lazy_pattern(r"\s*what\(\):\s*")
 _IN_FRAME: Final = ('File "', "│", "|", "^", "~", "[Previous line repeated", "...", "╭", "╰", "\u2771")
-_FRAME: Final = lazy_pattern(r'File "([^"]{1,300})", line (\d{1,7})(?:,? in (\S{1,100}))?')
-_OTHER_FRAME: Final = lazy_pattern(
-    r"(?:File (\S{1,300}?):(\d{1,7})(?:, in ([\w.]{1,100}))?|(Cell In ?\[\d+\]), line (\d+)"
+_FRAME: Final = lazy_pattern(
+    r'File "([^"]{1,300})", line (\d{1,7})(?:,? in (\S{1,100}))?'
+    r"|^(?:File (\S{1,300}?):(\d{1,7})(?:, in ([\w.]{1,100}))?|(Cell In ?\[\d+\]), line (\d+)"
     r"|[│|] (\S{1,200}\.py):(\d{1,7}) in (\S{1,100}))"
-)
-_LIBRARY: Final = lazy_pattern(
-    r"(?:site|dist)-packages|[\\/]lib(?:64)?[\\/]python[\d.]+[\\/]|[Pp]ython\d*[\\/]lib[\\/]|[\\/]s?bin[\\/]"
-    r"|^<(?!stdin|string|ipython)|^/opt/(?:pytorch|conda/lib)/|/torch/(?:nn|utils|distributed|_dynamo|optim)/"
 )
 _PACKAGE: Final = lazy_pattern(r"(?:(?:site|dist)-packages|modules(?=[\\/]transformers_modules))[\\/](\w{1,80})[\\/.]")
 _PASSES_ON: Final = frozenset({"", "torch"})
 """Packages that pass on what they are called with; the empty name is Python's own library."""
 _DIRECT: Final = "The above exception was the direct cause"
 _DURING: Final = "During handling of the above exception"
-_ORIGINAL: Final = lazy_pattern(r"Original Traceback|-- Process \d+ terminated with|_RemoteTraceback|RemoteTraceback")
-_REPEATS: Final = lazy_pattern(r"Caught \w[\w.]* in |ProcessRaisedException|RemoteTraceback|RemoteError")
-CAUGHT_ABOVE: Final = lazy_pattern(
-    r"Exception ignored (?:in|while|on)\b|Error in atexit\._run_exitfuncs|Error in sys\.excepthook|Exception in thread"
-    r"|some optimizations will not be enabled|--- Logging error ---|Task exception was never retrieved"
-    r"|Exception in (?:ASGI|callback|worker)|Error handling request|Exception on /\S* \["
-)
-"""Above the traceback of an exception that does not end the program."""
-_OUTERMOST: Final = lazy_pattern(
-    r"^(?:<module>|_run_module_as_main|_bootstrap|_bootstrap_inner|<frozen runpy>|main|<cell line: \d+>\(?\)?)$"
-)
-_NOT_MESSAGE: Final = lazy_pattern(
-    r"Sending process|Call stack:|Task exception was|--- Logging error|FAILED |Exception (?:in thread|ignored)"
-    r"|\d+\.\d+\.\d+\.\d+ - - |[EWI]\d{4} |failed \(exitcode|wandb:|srun:|slurmstepd:|make(?:\[\d+\])?:|={8,}|-{8,}$"
-    r"|NVRM:|\w+:\d+:\d+ \[\d+\] NCCL|(?:Segmentation fault|Killed|Aborted|Bus error|Terminated)\b|root@"
-    r"|\S+@\S+:\S*[$#]"
-)
-"""What follows a message without being a part of it."""
+_CONTINUATIONS: Final = ("Compile with", "For debugging", "If you", "Please", "Did you", "To fix", "what():")
+"""How a message goes on behind a blank line, as those of PyTorch and of the Hugging Face libraries do."""
 _REPORTED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL)\b")
 _LOGGED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO)\b")
 
 
-class _Lines(NamedTuple):
-    """The lines of a block by rank, as written and without prefixes."""
-
-    block: LogBlock
-    rows: RankLines
-
-    def line(self, row: int) -> str:
-        return self.block.lines[self.rows.positions[row]]
-
-    def text(self, row: int) -> str:
-        return self.rows.texts[row]
-
-
 def exceptions(block: LogBlock) -> list[Raised]:
     """The exceptions of a block, in the order of its lines by rank."""
-    lines = _Lines(block, block.by_rank)
+    rows = block.by_rank
     if not any(sign in block.words.vocabulary for sign in _WORDS):
         return []
-    text = "\n".join(lines.rows.texts)
-    headers = _rows_with(TRACEBACK, text)
+    text = "\n".join(rows.texts)
+    starts = list(accumulate((len(line) + 1 for line in rows.texts), initial=0))
     below: list[Raised] = []
-    for header in headers:
-        item = _below_traceback(lines, header, below[-1] if below else None)
-        if item is not None:
-            below.append(item)
-    taken = [range(item.first_row, item.end_row) for item in below]
-    return sorted((*below, *_bare_exceptions(lines, text, taken)), key=lambda item: item.row)
+    for header in dict.fromkeys(_row_of(match, starts) for match in _ends_of(re.finditer(re.escape(TRACEBACK), text))):
+        item = _below_traceback(rows, header, below[-1] if below else None)
+        below += [] if item is None else [item]
+    bare = [(_row_of(match, starts), match) for match in _ends_of(_BARE.finditer(text))]
+    taken = {row for item in below for row in range(item.first_row, item.end_row)}
+    return sorted((*below, *_bare_exceptions(rows, bare, taken)), key=lambda item: item.row)
 
 
-def _rows_with(sign: str, text: str) -> list[int]:
-    """The rows of a text that contain a sign, at most a fixed number from both ends."""
-    positions: list[int] = []
-    start = text.find(sign)
-    while start >= 0:
-        positions.append(start)
-        start = text.find(sign, start + 1)
-    if not positions:
-        return []
-    half = _MAX_EXCEPTIONS // 2
-    if len(positions) > _MAX_EXCEPTIONS:
-        positions = positions[:half] + positions[-half:]
-    return _rows_of(positions, text)
+def _ends_of(matches: Iterable[re.Match[str]]) -> list[re.Match[str]]:
+    """The first and the last ones of many matches."""
+    some, half = list(matches), _MAX_EXCEPTIONS // 2
+    return some if len(some) <= _MAX_EXCEPTIONS else some[:half] + some[-half:]
 
 
-def _rows_of(positions: Sequence[int], text: str) -> list[int]:
-    """The rows of positions in a text, in order and without repetition."""
-    rows: list[int] = []
-    row = start = 0
-    for position in positions:
-        row += text.count("\n", start, position)
-        start = position
-        if not rows or rows[-1] != row:
-            rows.append(row)
-    return rows
+def _row_of(match: re.Match[str], starts: Sequence[int]) -> int:
+    return bisect_right(starts, match.start()) - 1
 
 
-def _below_traceback(lines: _Lines, header: int, previous: Raised | None) -> Raised | None:
+def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> Raised | None:
     """The exception at the end of a traceback: the next line that is not indented."""
-    line, text = lines.line(header), lines.text(header)
+    line, text = rows.lines[header], rows.texts[header]
     prefix = line[: len(line) - len(text)]
     base = len(prefix) if text.startswith(TRACEBACK) else len(prefix.rstrip()) + bool(prefix.strip())
-    end = min(lines.rows.of_rank(header).stop, header + _MAX_TRACEBACK_LINES)
+    rank = rows.of_rank(header)
+    end = min(rank.stop, header + _MAX_TRACEBACK_LINES)
     frames: list[TracebackFrame] = []
-    foreign = 0
-    is_below_body = True
+    foreign, is_below_body = 0, True
     for row in range(header + 1, end):
-        rest = lines.line(row)[base:]
+        rest = rows.lines[row][base:]
         stripped = rest.strip()
         if not stripped:
             continue
-        if TRACEBACK in stripped and not stripped.startswith(_IN_FRAME):
+        is_in_frame = stripped.startswith(_IN_FRAME)
+        if TRACEBACK in stripped and not is_in_frame:
             return None
-        if rest[0].isspace() or stripped.startswith(_IN_FRAME):
-            frame = _frame(stripped, lines, row, base)
+        if rest[0].isspace() or is_in_frame:
+            frame = _frame(stripped, rows, row, base)
             if frame is not None:
                 frames.append(frame)
                 foreign = 0
@@ -232,18 +181,15 @@ def _below_traceback(lines: _Lines, header: int, previous: Raised | None) -> Rai
             continue
         match = _EXCEPTION.match(stripped) or (_ANY_EXCEPTION.match(stripped) if is_below_body and frames else None)
         is_none = match is None or match[1].isupper() or (match[1].islower() and "." not in match[1])
-        if match is None or is_none or _goes_on(lines, row, end, base):
-            foreign += 1
-            is_below_body = False
-            if foreign > _MAX_FOREIGN_LINES:
-                return None
-            continue
-        return _raised(lines, header, row, match, frames=frames, previous=previous)
-    is_end = end == lines.rows.of_rank(header).stop and not any(
-        map(str.strip, lines.block.lines[lines.rows.positions[end - 1] + 1 :])
-    )
-    is_cut = bool(frames) and foreign == 0 and is_end
-    return _cut(header, end, frames) if is_cut else None
+        if match is not None and not is_none and not _goes_on(rows, row, end, base):
+            return _raised(rows, header, row, match, frames=frames, previous=previous)
+        foreign += 1
+        is_below_body = False
+        if foreign > _MAX_FOREIGN_LINES:
+            return None
+    behind = zip(rows.positions, rows.lines, strict=True)
+    is_end = end == rank.stop and not any(place > rows.positions[end - 1] and line.strip() for place, line in behind)
+    return _cut(header, end, frames) if frames and not foreign and is_end else None
 
 
 def _cut(header: int, end: int, frames: Sequence[TracebackFrame]) -> Raised:
@@ -253,22 +199,20 @@ def _cut(header: int, end: int, frames: Sequence[TracebackFrame]) -> Raised:
     return Raised(name, "", end - 1, header, end, own, frames[-1], package, has_traceback=True)
 
 
-def _goes_on(lines: _Lines, row: int, end: int, base: int) -> bool:
+def _goes_on(rows: RankLines, row: int, end: int, base: int) -> bool:
     """Whether a traceback goes on below a line, which then is one of another stream, whatever it looks like."""
-    is_warning = _WARNING.match(lines.line(row)[base:]) is not None
+    is_warning = _WARNING.match(rows.lines[row][base:]) is not None
     for other in range(row + 1, min(end, row + _LINES_OF_PLACE)):
-        rest = lines.line(other)[base:]
+        rest = rows.lines[other][base:]
         if TRACEBACK in rest:
             return False
-        if rest[:1].isspace() and _FRAME.search(rest) is not None:
-            return True
-        if is_warning and _EXCEPTION.match(rest) is not None:
+        if (rest[:1].isspace() and _FRAME.search(rest)) or (is_warning and _EXCEPTION.match(rest)):
             return True
     return False
 
 
 def _raised(
-    lines: _Lines,
+    rows: RankLines,
     header: int,
     row: int,
     match: re.Match[str],
@@ -276,114 +220,95 @@ def _raised(
     frames: Sequence[TracebackFrame],
     previous: Raised | None,
 ) -> Raised:
-    message, end_row = _message(lines, row, match.end(), header)
-    own = next((frame for frame in reversed(frames) if frame.is_own), None)
-    above = _above(lines, header)
-    link = _link(lines, header, previous)
-    before = lines.text(header).partition(TRACEBACK)[0]
-    is_plain = (not before or "%|" in before) and CAUGHT_ABOVE.search(above) is None
-    is_logged = _LOGGED.search(lines.line(header)) is not None or (
-        _REPORTED.search(above) is not None and link is Link.NONE and not lines.line(header).startswith("[rank")
+    message, end_row = _message(rows, row, match.end(), header)
+    above = _above(rows, header)
+    link = _link(rows, header, previous)
+    before = rows.texts[header].partition(TRACEBACK)[0]
+    is_caught = CAUGHT_ABOVE.is_in(above)
+    is_plain = (not before or "%|" in before) and not is_caught
+    is_logged = _LOGGED.search(rows.lines[header]) is not None or (
+        _REPORTED.search(above) is not None and link is Link.NONE and not rows.lines[header].startswith("[rank")
     )
-    outermost = not frames or (_OUTERMOST.match(frames[0].function) is not None and frames[0].file != "<string>")
+    outermost = not frames or (_OUTERMOST.is_in(frames[0].function) and frames[0].file != "<string>")
     return Raised(
         safe_text(match[1], _MAX_TEXT),
         message,
         row,
         header,
         end_row,
-        own,
+        next((frame for frame in reversed(frames) if frame.is_own), None),
         frames[-1] if frames else None,
         _raising_package(frames),
         link,
         is_uncaught=is_plain and outermost and not is_logged,
         has_traceback=True,
-        is_caught=CAUGHT_ABOVE.search(above) is not None,
+        is_caught=is_caught,
     )
 
 
-def _above(lines: _Lines, row: int) -> str:
+def _above(rows: RankLines, row: int) -> str:
     """The last line above that is not blank, with its prefix."""
-    start = lines.rows.of_rank(row).start
-    for other in range(row - 1, max(start, row - 3) - 1, -1):
-        if lines.text(other).strip():
-            return lines.line(other)
-    return ""
+    near = range(row - 1, max(rows.of_rank(row).start, row - 3) - 1, -1)
+    return next((rows.lines[other] for other in near if rows.texts[other].strip()), "")
 
 
-def _link(lines: _Lines, header: int, previous: Raised | None) -> Link:
-    start = max(lines.rows.of_rank(header).start, header - 4)
-    if previous is None or previous.end_row < start or previous.row not in lines.rows.of_rank(header):
-        return Link.INNER if _ORIGINAL.search(lines.text(header)) else Link.NONE
-    above = [lines.text(other) for other in range(max(start, previous.row + 1), header)]
-    if any(_DIRECT in text for text in above):
-        return Link.DIRECT
-    if any(_DURING in text for text in above):
-        return Link.DURING
-    is_inner = _ORIGINAL.search(lines.text(header)) or any(_ORIGINAL.search(text) for text in above)
-    return Link.INNER if is_inner or _REPEATS.search(f"{previous.name}: {previous.message}") else Link.NONE
+def _link(rows: RankLines, header: int, previous: Raised | None) -> Link:
+    rank, is_inner = rows.of_rank(header), _INNER.is_in(rows.texts[header])
+    start = max(rank.start, header - 4)
+    if previous is None or previous.end_row < start or previous.row not in rank:
+        return Link.INNER if is_inner else Link.NONE
+    above = "\n".join(rows.texts[max(start, previous.row + 1) : header])
+    if _DIRECT in above or _DURING in above:
+        return Link.DIRECT if _DIRECT in above else Link.DURING
+    is_inner = is_inner or _INNER.pattern.search(above) is not None
+    return Link.INNER if is_inner or _REPEATS.pattern.search(f"{previous.name}: {previous.message}") else Link.NONE
 
 
-def _message(lines: _Lines, row: int, start: int, first_row: int) -> tuple[str, int]:
+def _message(rows: RankLines, row: int, start: int, first_row: int) -> tuple[str, int]:
     """The message of an exception, which may have several lines, and the row behind it.
 
     What the program prints after it is no part of it: a line that starts like one above the traceback, or progress.
     """
-    above = range(max(lines.rows.of_rank(row).start, first_row - _LINES_ABOVE), first_row)
-    heads = {lines.text(other).partition(" ")[0] for other in above} - _COMMON_HEADS
-    parts = [lines.text(row).strip()[start:].strip()]
-    stop = min(lines.rows.of_rank(row).stop, row + _MAX_MESSAGE_LINES)
-    end = row + 1
-    has_prefix = bool(lines.line(row)[: len(lines.line(row)) - len(lines.text(row))].strip())
+    rank = rows.of_rank(row)
+    above = rows.texts[max(rank.start, first_row - _LINES_ABOVE) : first_row]
+    heads = {text.partition(" ")[0] for text in above} - _COMMON_HEADS
+    parts = [rows.texts[row].strip()[start:].strip()]
+    stop = min(rank.stop, row + _MAX_MESSAGE_LINES)
+    end, has_prefix = row + 1, _has_prefix(rows, row)
     for other in range(row + 1, stop):
-        text = lines.text(other).strip()
-        is_next = TRACEBACK in text or text.startswith((_DIRECT, _DURING)) or _EXCEPTION.match(text) is not None
-        if is_next or (not text and not _continues(lines, other + 1, stop)):
+        text = rows.texts[other].strip()
+        if TRACEBACK in text or text.startswith((_DIRECT, _DURING)) or _EXCEPTION.match(text) is not None:
             break
-        prefix = len(lines.line(other)) - len(lines.text(other))
-        if text.partition(" ")[0] in heads or progress(text) is not None or has_warning_level(lines.line(other)):
+        if not text and (other + 1 >= stop or not rows.texts[other + 1].strip().startswith(_CONTINUATIONS)):
             break
-        if has_prefix is not bool(lines.line(other)[:prefix].strip()) or _NOT_MESSAGE.match(text):
+        if text.partition(" ")[0] in heads or progress(text) or WARNING.pattern.search(rows.lines[other]) is not None:
+            break
+        if has_prefix is not _has_prefix(rows, other) or _NOT_MESSAGE.pattern.match(text):
             break
         parts.append(text)
         end = other + 1
-    return safe_text("\n".join(part for part in parts if part), _MAX_TEXT * 8), end
+    return safe_text("\n".join(filter(None, parts)), _MAX_TEXT * 8), end
 
 
-def _continues(lines: _Lines, row: int, stop: int) -> bool:
-    """Whether a message goes on behind a blank line, as those of PyTorch and of the Hugging Face libraries do."""
-    if row >= stop:
-        return False
-    text = lines.text(row).strip()
-    return text.startswith(("Compile with", "For debugging", "If you", "Please", "Did you", "To fix", "what():"))
+def _has_prefix(rows: RankLines, row: int) -> bool:
+    return bool(rows.lines[row][: len(rows.lines[row]) - len(rows.texts[row])].strip())
 
 
-def _frame(stripped: str, lines: _Lines, row: int, base: int) -> TracebackFrame | None:
+def _frame(stripped: str, rows: RankLines, row: int, base: int) -> TracebackFrame | None:
     match = _FRAME.search(stripped)
-    if match is not None:
-        file, line, function = match[1], match[2], match[3] or ""
-    else:
-        match = _OTHER_FRAME.match(stripped)
-        if match is None:
-            return None
-        file, line, function = (
-            (match[1], match[2], match[3] or "")
-            if match[1]
-            else (match[4], match[5], "")
-            if match[4]
-            else (match[6], match[7], match[8])
-        )
+    if match is None:
+        return None
+    file, line, *functions = filter(None, match.groups())
     code = ""
-    if row + 1 < lines.rows.of_rank(row).stop:
-        code = (lines.line(row + 1)[base:] if base else lines.text(row + 1)).strip()
+    if row + 1 < rows.of_rank(row).stop:
+        code = (rows.lines[row + 1][base:] if base else rows.texts[row + 1]).strip()
     is_code = code and _FRAME.search(code) is None and _EXCEPTION.match(code) is None and code[0] not in "^~│╭╰"
-    is_own = _LIBRARY.search(file) is None
     return TracebackFrame(
         safe_text(file, _MAX_TEXT),
         int(line),
-        safe_text(function.rstrip(","), _MAX_TEXT),
+        safe_text("".join(functions).rstrip(","), _MAX_TEXT),
         safe_text(code, _MAX_TEXT) if is_code else "",
-        is_own,
+        not _LIBRARY.is_in(file),
     )
 
 
@@ -397,43 +322,22 @@ def _raising_package(frames: Sequence[TracebackFrame]) -> str:
     return ""
 
 
-def _bare_exceptions(lines: _Lines, text: str, taken: Sequence[range]) -> Iterator[Raised]:
+def _bare_exceptions(
+    rows: RankLines, matches: Iterable[tuple[int, re.Match[str]]], taken: set[int]
+) -> Iterator[Raised]:
     """Exceptions whose traceback the log does not have, and those of C++."""
-    matches = list(_BARE.finditer(text))
-    half = _MAX_EXCEPTIONS // 2
-    if len(matches) > _MAX_EXCEPTIONS:
-        matches = matches[:half] + matches[-half:]
-    starts = list(accumulate((len(line) + 1 for line in lines.rows.texts), initial=0)) if matches else []
-    ends = [rows.stop for rows in taken]
     last_end = 0
-    for match in matches:
-        row = bisect_right(starts, match.start()) - 1
-        index = bisect_right(ends, row)
-        if row < last_end or (index < len(taken) and row in taken[index]):
+    for row, match in matches:
+        if row < last_end or row in taken:
             continue
-        message, end_row = _message(lines, row, match.end() - match.start(), row)
-        name = match["name"] or match["fatal"] or "Exception"
+        message, last_end = _message(rows, row, match.end() - match.start(), row)
+        name = match["name"] or match["fatal"] or match["cpp"] or ("terminate" if match["thrown"] else "Exception")
         if match["thrown"]:
-            thrown = _THROWN.search(match["thrown"])
-            name = thrown[1] if thrown else "terminate"
             message = _WHAT.sub("", message.lstrip())
-        last_end = end_row
+        near = range(last_end, min(rows.of_rank(row).stop, last_end + _MAX_STACK_LINES))  # innermost frame first
+        if not match["fatal"]:  # an error of syntax has its place above it
+            near = range(row - 1, max(rows.of_rank(row).start, row - _LINES_OF_PLACE) - 1, -1)
+        frames = [frame for other in near if (frame := _frame(rows.texts[other], rows, other, 0)) is not None]
+        frame = next((frame for frame in frames if frame.is_own or not match["fatal"]), frames[0] if frames else None)
         is_end = bool(match["thrown"] or match["fatal"])
-        frame = _frame_below(lines, end_row) if match["fatal"] else _frame_above(lines, row)
-        yield Raised(safe_text(name, _MAX_TEXT), message, row, row, end_row, frame, frame, is_uncaught=is_end)
-
-
-def _frame_below(lines: _Lines, row: int) -> TracebackFrame | None:
-    """The innermost own frame of the stack below a fatal error, whose innermost frame is the first one."""
-    rows = range(row, min(lines.rows.of_rank(row - 1).stop, row + _MAX_STACK_LINES))
-    frames = [frame for other in rows if (frame := _frame(lines.text(other), lines, other, 0)) is not None]
-    return next((frame for frame in frames if frame.is_own), frames[0] if frames else None)
-
-
-def _frame_above(lines: _Lines, row: int) -> TracebackFrame | None:
-    """The place of an error of syntax, which has no traceback."""
-    for other in range(row - 1, max(lines.rows.of_rank(row).start, row - _LINES_OF_PLACE) - 1, -1):
-        frame = _frame(lines.text(other), lines, other, 0)
-        if frame is not None:
-            return frame
-    return None
+        yield Raised(safe_text(name, _MAX_TEXT), message, row, row, last_end, frame, frame, is_uncaught=is_end)

@@ -8,8 +8,8 @@ from gpumon.core.text_table import table
 from gpumon.errors.entry import Fix
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import shared_fixes
-from gpumon.errors.raised import MODEL_CODE
-from gpumon.errors.reading import FailureKind, LogFailure
+from gpumon.errors.reading import LogFailure
+from gpumon.errors.tracebacks import MODEL_CODE
 
 
 class ErrorKind(str, Enum):
@@ -35,7 +35,7 @@ _FAULTS: Final = frozenset({"UnboundLocalError", "NameError"})
 
 def kind_of(failure: LogFailure) -> ErrorKind:
     """What failed, from the text of an error and how it reads."""
-    other = ErrorKind.PROGRAM if failure.kind in {FailureKind.KNOWN, FailureKind.LOGGED} else ErrorKind.PYTHON
+    other = ErrorKind.PROGRAM if " " in failure.name else ErrorKind.PYTHON  # the name of an exception has no spaces
     return next((kind for kind, pattern in _KINDS if pattern.search(failure.first_text) is not None), other)
 
 

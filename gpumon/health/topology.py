@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from gpumon.core.topology import LinkedGpu, NetworkCard, P2PStatus, PathLevel, Topology
+from gpumon.health.alerts import ranges_text
 
 _LINK_ERRORS: Final = (("recovery_count", "recoveries"), ("crc_count", "checksum errors"))
 
@@ -12,17 +13,6 @@ _LINK_ERRORS: Final = (("recovery_count", "recoveries"), ("crc_count", "checksum
 def topology_findings(topology: Topology) -> tuple[str, ...]:
     """Each finding in one or two sentences, the most important kind first."""
     return tuple(finding for check in _CHECKS for finding in check(topology))
-
-
-def index_list(indices: Iterable[int]) -> str:
-    """Indices as in ``0-3, 6``."""
-    ranges: list[list[int]] = []
-    for index in sorted(indices):
-        if ranges and ranges[-1][1] == index - 1:
-            ranges[-1][1] = index
-        else:
-            ranges.append([index, index])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 def _unread(topology: Topology) -> Iterator[str]:
@@ -41,7 +31,7 @@ def _links_down(topology: Topology) -> Iterator[str]:
             subject = "NVLink" if len(down) == 1 else "NVLinks"
             verb = "is" if len(down) == 1 else "are"
             yield (
-                f"GPU {gpu.index}: {subject} {index_list(down)} {verb} down, {gpu.links_up} of {len(gpu.links or ())} "
+                f"GPU {gpu.index}: {subject} {ranges_text(down)} {verb} down, {gpu.links_up} of {len(gpu.links or ())} "
                 "are up. Check nvidia-smi nvlink -s and, with NVSwitch, the log of the fabric manager."
             )
 
@@ -53,7 +43,7 @@ def _link_errors(topology: Topology) -> Iterator[str]:
             if counts:
                 total = sum(counts.values())
                 yield (
-                    f"GPU {gpu.index}: {total} {noun} on NVLink {index_list(counts)} since the driver was loaded. "
+                    f"GPU {gpu.index}: {total} {noun} on NVLink {ranges_text([*counts])} since the driver was loaded. "
                     "If the number grows, reseat or replace the GPU."
                 )
 
@@ -110,7 +100,7 @@ def _split_nodes(topology: Topology) -> Iterator[str]:
         return
     if len(by_node) > 1:
         groups = " and ".join(
-            f"{index_list(gpu.index for gpu in gpus)} (node {node})" for node, gpus in sorted(by_node.items())
+            f"{ranges_text([gpu.index for gpu in gpus])} (node {node})" for node, gpus in sorted(by_node.items())
         )
         subject = f"GPUs {groups} are on different NUMA nodes"
     else:
@@ -132,7 +122,7 @@ def _blocked_p2p(topology: Topology) -> Iterator[str]:
 
 def _gpus(indices: Iterable[int]) -> str:
     every = list(indices)
-    return f"GPU{'' if len(every) == 1 else 's'} {index_list(every)}"
+    return f"GPU{'' if len(every) == 1 else 's'} {ranges_text(every)}"
 
 
 _CHECKS: Final[tuple[Callable[[Topology], Iterator[str]], ...]] = (

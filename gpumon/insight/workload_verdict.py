@@ -1,4 +1,4 @@
-"""What a GPU's clocks, power, and throttle reasons during a run add to the result of a workload.
+"""What clocks, power, throttle reasons and memory errors of a GPU during a run add to the result of a workload.
 
 A workload sees only what torch reports. Here its metrics get the limits that NVML knows, and its verdict the reasons.
 """
@@ -10,11 +10,95 @@ from statistics import mean, median
 from typing import Final, NamedTuple
 
 from gpumon.core.device_use import LOADED_PERCENT
+from gpumon.core.metrics import METRICS
 from gpumon.core.model import Device
 from gpumon.core.throttle_reasons import POWER_CAP, THROTTLE_REASONS
-from gpumon.core.units import megahertz_text
-from gpumon.core.workload_metrics import Better, Measurement, WorkloadMetric
-from gpumon.insight.memory_errors import COUNTERS, TESTS_MEMORY, memory_errors
+from gpumon.core.units import counted, megahertz_text
+from gpumon.core.workload_metrics import Better, Measurement, MetricFormat, WorkloadMetric
+
+CORRECTED: Final = "ecc_corrected_volatile_count"
+UNCORRECTED: Final = "ecc_uncorrected_volatile_count"
+_REMAPPED: Final = ("remapped_rows_correctable_count", "remapped_rows_uncorrectable_count")
+_PENDING: Final = "remapped_rows_pending"
+_FAILURE: Final = "remapped_rows_failure"
+COUNTERS: Final = (CORRECTED, UNCORRECTED, *_REMAPPED, _PENDING, _FAILURE)
+"""The metrics that are compared."""
+TESTS_MEMORY: Final = "wrong_words"
+"""The measurement of a workload that tests memory: its result also names the counters that did not change."""
+_METRICS: Final = tuple(
+    WorkloadMetric(name, unit, Better.LOWER, MetricFormat.COUNT)
+    for name, unit in (("ecc_corrected", "errors"), ("ecc_uncorrected", "errors"), ("remapped_rows", "rows"))
+)
+_RESET: Final = "Reset the GPU and run the test again; if errors return, have the board replaced."
+
+
+class MemoryErrors(NamedTuple):
+    """The memory errors of a run.
+
+    Attributes:
+        sentences: Sentences to add to the verdict.
+        metrics: Metrics to add to the result.
+        is_bad: Whether results of the run cannot be trusted, or the board must be replaced.
+        is_suspect: Whether the memory needs attention.
+    """
+
+    sentences: tuple[str, ...] = ()
+    metrics: tuple[Measurement, ...] = ()
+    is_bad: bool = False
+    is_suspect: bool = False
+
+
+def memory_errors(counters: Sequence[Mapping[str, float]], *, tests_memory: bool) -> MemoryErrors:
+    """Compares the counters of a GPU before and after a run.
+
+    The readings of `COUNTERS` are in order; a metric that was not read is missing.
+    """
+    corrected, uncorrected = _rise(counters, CORRECTED), _rise(counters, UNCORRECTED)
+    rises = [rise for rise in (_rise(counters, name) for name in _REMAPPED) if rise is not None]
+    remapped = sum(rises) if rises else None
+    sentences = []
+    if uncorrected:
+        sentences.append(f"ECC found {counted(uncorrected, 'uncorrectable memory error')} during the run. {_RESET}")
+    if corrected:
+        sentences.append(
+            f"ECC corrected {counted(corrected, 'memory error')} during the run; results are not affected."
+        )
+    if remapped:
+        sentences.append(f"The driver remapped {counted(remapped, 'memory row')} during the run. {_RESET}")
+    has_failed, is_pending = _rise(counters, _FAILURE), _rise(counters, _PENDING)
+    if has_failed:
+        sentences.append("A bad memory row could not be remapped: have the board replaced.")
+    if is_pending:
+        sentences.append("A memory row waits to be remapped: reset the GPU.")
+    metrics = tuple(
+        Measurement(metric, rise, len(counters))
+        for metric, rise in zip(_METRICS, (corrected, uncorrected, remapped), strict=True)
+        if rise is not None and (rise or tests_memory)
+    )
+    if tests_memory and not sentences:
+        sentences.append(_quiet_sentence(corrected, uncorrected, remapped))
+    is_suspect = bool(remapped or is_pending or (tests_memory and corrected))
+    return MemoryErrors(tuple(sentences), metrics, bool(uncorrected or has_failed), is_suspect)
+
+
+def _quiet_sentence(corrected: int | None, uncorrected: int | None, remapped: int | None) -> str:
+    """What a run without a change reports about the counters."""
+    ecc = None if corrected is None or uncorrected is None else "ECC reported no error"
+    rows = None if remapped is None else "no memory row was remapped"
+    known = [text for text in (ecc, rows) if text is not None]
+    if not known:
+        return "This GPU reports neither ECC errors nor remapped rows."
+    text = " and ".join(known)
+    return f"{text[0].upper()}{text[1:]} during the run."
+
+
+def _rise(counters: Sequence[Mapping[str, float]], name: str) -> int | None:
+    """How far a counter rose; None if it was not read twice. A counter that fell was reset, and counts from zero."""
+    values = [sample[name] for sample in counters if name in sample]
+    if len(values) < 2:
+        return None
+    return int(values[-1] - values[0] if values[-1] >= values[0] else values[-1])
+
 
 """Utilization from which a sample belongs to the measured work rather than to its preparation."""
 _MIN_REASON_SHARE: Final = 0.2
@@ -31,16 +115,16 @@ _ADVICE: Final = "This is not normal; check the cooling and the power supply."
 
 
 class DeviceSample(NamedTuple):
-    """A GPU at one moment of a run; None where a value was not measured."""
+    """A GPU at one moment of a run, with some of its metrics; None where a value was not measured."""
 
     time_seconds: float
-    utilization_percent: float | None
+    utilization_gpu_percent: float | None
     sm_activity_percent: float | None
     tensor_activity_percent: float | None
     power_watts: float | None
     power_limit_watts: float | None
-    clock_hertz: float | None
-    clock_max_hertz: float | None
+    clock_sm_hertz: float | None
+    clock_sm_max_hertz: float | None
     temperature_celsius: float | None
     memory_used_bytes: float | None
     pcie_generation: float | None
@@ -70,40 +154,28 @@ class Judgment(NamedTuple):
     is_memory_suspect: bool = False
 
 
+_SAMPLED: Final = tuple(name for name in DeviceSample._fields if name in METRICS)
+
+
 def sample_of(device: Device, time_seconds: float) -> DeviceSample:
     """The values of a device that are kept while a workload runs on it."""
     return DeviceSample(
-        time_seconds,
-        device.get("utilization_gpu_percent"),
-        device.get("sm_activity_percent"),
-        device.get("tensor_activity_percent"),
-        device.get("power_watts"),
-        device.get("power_limit_watts"),
-        device.get("clock_sm_hertz"),
-        device.get("clock_sm_max_hertz"),
-        device.get("temperature_celsius"),
-        device.get("memory_used_bytes"),
-        device.get("pcie_generation"),
-        device.get("pcie_width"),
-        device.get("nvlink_bytes_per_second"),
-        device.throttle_reasons or (),
-        device.get("temperature_slowdown_celsius"),
-        device.get("temperature_memory_celsius"),
-        {name: device.readings[name] for name in COUNTERS if name in device.readings},
+        time_seconds=time_seconds,
+        throttle_reasons=device.throttle_reasons or (),
+        memory_errors={name: device.readings[name] for name in COUNTERS if name in device.readings},
+        **{name: device.get(name) for name in _SAMPLED},
     )
 
 
 def judge(metrics: Sequence[Measurement], samples: Sequence[DeviceSample]) -> Judgment:
     """Combines the metrics of a workload with what its GPU did meanwhile.
 
-    Args:
-        metrics: Those of the workload.
-        samples: Its GPU from the beginning of the work to its end, in order.
+    The samples are those from the beginning of the work to its end.
     """
     limited = tuple(_with_link_limit(metric, samples) for metric in metrics)
     tests_memory = any(item.metric.name == TESTS_MEMORY for item in metrics)
     errors = memory_errors([sample.memory_errors for sample in samples], tests_memory=tests_memory and bool(samples))
-    busy = [sample for sample in samples if (sample.utilization_percent or 0) >= LOADED_PERCENT]
+    busy = [sample for sample in samples if (sample.utilization_gpu_percent or 0) >= LOADED_PERCENT]
     own, sentences, is_slowed = _judge_load(limited, busy) if busy else ((), (), False)
     if tests_memory:
         sentences += _temperature_sentences(busy)
@@ -119,10 +191,10 @@ def _judge_load(
     counts = Counter(reason for sample in busy for reason in sample.throttle_reasons)
     frequent = {reason for reason, count in counts.items() if count >= _MIN_REASON_SHARE * len(busy)}
     faults = [reason.fault for reason in THROTTLE_REASONS.values() if reason.fault and reason.id in frequent]
-    clock, power = _median(sample.clock_hertz for sample in busy), _median(sample.power_watts for sample in busy)
+    clock, power = _median(sample.clock_sm_hertz for sample in busy), _median(sample.power_watts for sample in busy)
     latest = busy[-1]
     own = (
-        _measured(_CLOCK, len(busy), _scaled(clock, 1e6), (_scaled(latest.clock_max_hertz, 1e6), "maximum")),
+        _measured(_CLOCK, len(busy), _scaled(clock, 1e6), (_scaled(latest.clock_sm_max_hertz, 1e6), "maximum")),
         _measured(_POWER, len(busy), power, (latest.power_limit_watts, "power limit in force")),
         _measured(_SM_ACTIVITY, *_activity(sample.sm_activity_percent for sample in busy)),
         _measured(_TENSOR_ACTIVITY, *_activity(sample.tensor_activity_percent for sample in busy)),
@@ -151,9 +223,9 @@ def _clock_sentences(
 ) -> tuple[str, ...]:
     """The SM clock of the run, and why it was not higher."""
     throttled = f"The GPU was throttled by {' and '.join(faults)}" if faults else ""
-    if clock is None or latest.clock_max_hertz is None:
+    if clock is None or latest.clock_sm_max_hertz is None:
         return (f"{throttled}. {_ADVICE}",) if faults else ()
-    clock_text = f"{megahertz_text(clock)} of {megahertz_text(latest.clock_max_hertz)} MHz"
+    clock_text = f"{megahertz_text(clock)} of {megahertz_text(latest.clock_sm_max_hertz)} MHz"
     if faults:
         return (f"{throttled} and ran at {clock_text}. {_ADVICE}",)
     if is_capped and latest.power_limit_watts is not None:
@@ -163,11 +235,11 @@ def _clock_sentences(
 
 def _share_sentences(metrics: Sequence[Measurement], clock: float | None, latest: DeviceSample) -> tuple[str, ...]:
     """The throughput as a share of what the GPU can do at the clock of the run."""
-    if not clock or not latest.clock_max_hertz:
+    if not clock or not latest.clock_sm_max_hertz:
         return ()
     for metric in metrics:
         if metric.key == ("throughput", "") and metric.limit:
-            share = metric.value / (metric.limit * clock / latest.clock_max_hertz)
+            share = metric.value / (metric.limit * clock / latest.clock_sm_max_hertz)
             return (f"The throughput is {share:.0%} of the peak at this clock.",)
     return ()
 

@@ -50,12 +50,7 @@ class ProbePlan(NamedTuple):
 
 
 def plan_probes(name: str, pids: Sequence[int]) -> ProbePlan:
-    """Find out what has to be done; the processes are not touched.
-
-    Args:
-        name: Short name of what they run.
-        pids: The processes.
-    """
+    """Find out what has to be done; the processes are not touched."""
     states: dict[int, Attachability] = {pid: attachability(pid) for pid in pids}
     possible = [pid for pid, state in states.items() if state.state is AttachState.CAN_ATTACH]
     targets = [state.target for pid, state in states.items() if pid in possible]
@@ -70,9 +65,6 @@ def plan_probes(name: str, pids: Sequence[int]) -> ProbePlan:
 
 def plan_for(pid: int) -> ProbePlan:
     """What has to be done so that the training run to which a process belongs has probes.
-
-    Args:
-        pid: One of its processes.
 
     Raises:
         CommandError: It is gpumon itself, or has started several jobs.
@@ -90,10 +82,7 @@ def load_probes(
 ) -> Mapping[int, Attached | CommandError]:
     """Load the probe into processes, all at the same time; returns the result or the error of each.
 
-    Args:
-        pids: The processes.
-        on_wait: Called, perhaps from a thread, with a process that has not run the request after 3 s.
-        timeout_seconds: Longest time to wait.
+    ``on_wait`` is called, perhaps from a thread, with a process that has not run the request after 3 s.
     """
 
     def load(pid: int) -> Attached | CommandError:

@@ -46,10 +46,7 @@ def device_holders(
 ) -> dict[str, Holders]:
     """Search all processes for open device files. This reads thousands of links, so it belongs in a thread.
 
-    Args:
-        bus_ids: The PCI bus ID of each device with unattributed memory, by `Device.key`.
-        listed: PIDs that the driver lists on each of these devices.
-        proc: Root of the proc file system.
+    The bus IDs of devices with unattributed memory, and the PIDs that the driver lists on them, are by `Device.key`.
     """
     files = {key: _file_of(bus_id, proc) for key, bus_id in bus_ids.items()}
     result: dict[str, list[DeviceHolder]] = {key: [] for key in bus_ids}

@@ -1,14 +1,15 @@
-"""The GPUs that a user names: the one parser of every ``--device`` and ``--gpu``."""
+"""The GPUs that a user names: the one parser of every ``--device`` and ``--gpu``, and what a workload runs on."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
-from gpumon.core.model import Device, bare_uuid
+from gpumon.core.model import Device, DeviceState, Switch, bare_uuid
 from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.text import safe_text
 
 SYNTAX: Final = "an index such as 3, a range such as 0-3, a UUID or its beginning, cuda:0, all, or a list of these"
+VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 _INDEX: Final = re.compile(r"[0-9]{1,4}(:[0-9]{1,4})?", re.ASCII)
 _RANGE: Final = re.compile(r"([0-9]{1,4})-([0-9]{1,4})", re.ASCII)
 _CUDA: Final = re.compile(r"cuda:([0-9]{1,4})", re.ASCII)
@@ -22,10 +23,6 @@ def select_devices(text: str, devices: Sequence[Device]) -> tuple[Device, ...]:
     An index is that of ``nvidia-smi``; ``3:0`` is the MIG instance at position 0 of GPU 3. ``cuda:0`` is
     CUDA's first device. ``all`` is every GPU without its MIG instances.
 
-    Args:
-        text: What the user wrote.
-        devices: All devices of this host.
-
     Raises:
         CommandError: A part of the text is no device, names none, or names several.
     """
@@ -34,12 +31,7 @@ def select_devices(text: str, devices: Sequence[Device]) -> tuple[Device, ...]:
 
 
 def with_instances(chosen: Iterable[Device], devices: Iterable[Device]) -> list[Device]:
-    """The devices, with the instances of a GPU in place of the GPU: they have its processes, and run programs.
-
-    Args:
-        chosen: Devices.
-        devices: All devices of this host.
-    """
+    """The devices, with the instances of a GPU in place of the GPU: they have its processes, and run programs."""
     parts: dict[str, list[Device]] = {}
     for device in devices:
         if device.instance is not None:
@@ -101,3 +93,49 @@ def _not_found(reason: str, devices: Sequence[Device]) -> CommandError:
     return CommandError.missing(
         ProblemCode.NOT_FOUND, reason, f"Devices of this host: {labels}." if labels else "See gpumon status."
     )
+
+
+class RunTarget(NamedTuple):
+    """A device that a workload runs on.
+
+    Attributes:
+        key: `Device.key`, or ``cpu``.
+        label: Its name on the screen, such as ``GPU 3``.
+        device: The device string that the workload receives, such as ``cuda:0``.
+        environment: Environment variables that the workload receives.
+    """
+
+    key: str
+    label: str
+    device: str
+    environment: Mapping[str, str]
+
+
+CPU: Final = RunTarget("cpu", "CPU", "cpu", {})
+
+
+def is_split(device: Device) -> bool:
+    """Whether MIG is enabled on a GPU, so that only its instances can be used."""
+    return device.instance is None and device.mig_mode is Switch.ENABLED
+
+
+def gpu_target(device: Device, devices: Sequence[Device]) -> RunTarget | None:
+    """A GPU or a MIG instance as a target; None while it does not answer, has no known UUID, or is split itself.
+
+    CUDA and NVML number GPUs differently, so ``CUDA_VISIBLE_DEVICES`` names the GPU by its UUID and lists it first: it
+    becomes the workload's ``cuda:0``. The other GPUs follow, so that a workload that copies between GPUs sees them.
+    CUDA shows nothing in addition to a MIG instance.
+    """
+    if device.uuid is None or device.state is not DeviceState.OK or is_split(device):
+        return None
+    others = [
+        other.uuid
+        for other in devices
+        if other.uuid is not None
+        and other.uuid != device.uuid
+        and other.state is DeviceState.OK
+        and other.instance is None
+        and not is_split(other)
+    ]
+    visible = ",".join([device.uuid, *(others if device.instance is None else ())])
+    return RunTarget(device.key, f"GPU {device.label}", "cuda:0", {VISIBLE: visible})

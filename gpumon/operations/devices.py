@@ -14,22 +14,15 @@ from gpumon.core.gpu_models import peak_rates, tensor_core_generation
 from gpumon.core.model import Device, Frame, same_uuid, short_product_name
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.health.doctor.facts import Steps
-from gpumon.operations.doctor.children import Children, own_python
+from gpumon.operations.doctor.children import Children, query_cuda
 from gpumon.operations.one_shot import sample_frame
 from gpumon.operations.results import ResultFilter, read_history
 
-_DRIVER_SECONDS: Final = 12.0
 _NVML_COUNTS: Final = ("memory_total_bytes", "memory_bus_width_bits", "pcie_generation_max", "pcie_width_max")
 _NVML_RATES: Final = ("clock_sm_max_hertz", "clock_memory_max_hertz")
 _CUDA: Final = (
-    "sm_count",
-    "warp_size",
-    "max_threads_per_sm",
-    "registers_per_sm",
-    "shared_memory_per_sm_bytes",
-    "shared_memory_per_block_bytes",
-    "shared_memory_per_block_optin_bytes",
-    "l2_bytes",
+    *("sm_count", "warp_size", "max_threads_per_sm", "registers_per_sm", "shared_memory_per_sm_bytes"),
+    *("shared_memory_per_block_bytes", "shared_memory_per_block_optin_bytes", "l2_bytes"),
 )
 _NOT_REPORTED: Final = Problem(ProblemCode.NOT_SUPPORTED, "Not reported by this GPU or driver.")
 _UNKNOWN_CORES: Final = Problem(ProblemCode.NOT_FOUND, "The cores per SM of this compute capability are unknown.")
@@ -43,10 +36,6 @@ def read_devices(
 ) -> tuple[tuple[DeviceProperties, ...], Problem | None]:
     """Read the hardware of all GPUs.
 
-    Args:
-        read_frame: Samples NVML.
-        read_cuda: Queries the CUDA driver in a child process; another source in tests.
-
     Returns:
         The GPUs in NVML's order, and why the driver cannot be used, if so.
 
@@ -57,7 +46,7 @@ def read_devices(
     problem = frame.problems.get("driver")
     if not frame.gpus:
         return (), problem
-    steps = (read_cuda or query_cuda)()
+    steps = query_cuda(Children(), os.environ) if read_cuda is None else read_cuda()
     instances = [device.instance.parent for device in frame.devices if device.instance is not None]
     return tuple(_properties(device, steps, instances.count(device.key)) for device in frame.gpus), problem
 
@@ -72,12 +61,6 @@ def measured_rates() -> dict[str, float]:
             if rate is not None:
                 rates.setdefault(short_product_name(group.device_name), rate * 1e12)
     return rates
-
-
-def query_cuda() -> Steps:
-    """The answers of the CUDA driver about all GPUs, also those that CUDA_VISIBLE_DEVICES hides."""
-    variables = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    return Children().run(own_python(), ["driver"], _DRIVER_SECONDS, {**variables, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
 
 
 def _properties(device: Device, steps: Steps, mig_instances: int) -> DeviceProperties:

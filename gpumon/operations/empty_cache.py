@@ -24,11 +24,7 @@ def explain_emptied(
 ) -> tuple[str, ...]:
     """What the call released on one GPU, what it did not, and why; the answer comes first.
 
-    Args:
-        emptied: The probe's statistics from before and after the call.
-        ordinal: CUDA's number of the GPU in that process.
-        used_before: Bytes of the GPU in use before the call, as the driver reports, or None where not known.
-        used_after: The same after the call.
+    What is in use before and after the call is what the driver reports, in bytes; None where it is not known.
     """
     before, after = _statistics_of(emptied.before, ordinal), _statistics_of(emptied.after, ordinal)
     if before is None or after is None:
@@ -90,9 +86,7 @@ def _remaining_texts(after: AllocatorStatistics) -> Iterator[str]:
 def empty_cache(watcher: ProbeWatcher, pid: int) -> EmptyCacheResult:
     """Have a process call ``torch.cuda.empty_cache()``, and wait for what it released.
 
-    Args:
-        watcher: A client that is connected to the process, as `connected_watcher` returns; its inbox is drained.
-        pid: The process, as in `Probe.pid`.
+    The watcher is connected to the process, as `connected_watcher` returns it; its inbox is drained.
 
     Raises:
         CommandError: The process did not answer, or could not make the call.

@@ -85,12 +85,7 @@ class LiveEvidence:
 
 
 def with_evidence(explanation: Explanation, live: LiveEvidence | None = None) -> Explanation:
-    """Adds what this host reports about the cause, if anything.
-
-    Args:
-        explanation: The known errors of a log.
-        live: The state of this host; queried if None.
-    """
+    """Adds what this host reports about the cause, if anything."""
     live = live or LiveEvidence()
     matches = (
         replace(match, evidence=dict(_evidence(match, live))) if match.is_cause else match

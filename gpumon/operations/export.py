@@ -7,6 +7,7 @@ empty cell.
 import sys
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from math import inf
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -22,6 +23,7 @@ from gpumon.streams.base import Stream
 from gpumon.streams.lines import Record
 from gpumon.streams.recording import RecordingReader
 from gpumon.streams.replay import ReplayStream, open_replay
+from gpumon.streams.ring import RingReader, open_recording
 
 _SCHEMA: Final = 1
 _SCAN_ALL_BYTES: Final = 1 << 62
@@ -67,18 +69,13 @@ def parse_metrics(names: str | None) -> list[str]:
 def export(file: Path, metrics: Sequence[str], start: StartTime | None, out: TextIO, *, as_json: bool) -> None:
     """Write a recording as CSV, or as one JSON line per GPU and sample.
 
-    Args:
-        file: The recording; ``-`` is standard input.
-        metrics: Names of the metrics, one column each.
-        start: Where to start, or None for the complete recording.
-        out: The file to write to.
-        as_json: Whether to write JSON lines.
+    The file ``-`` is standard input.
 
     Raises:
         CommandError: The recording cannot be read.
         BrokenPipeError: The reader of ``out`` has closed the pipe.
     """
-    reader = RecordingReader(STANDARD_INPUT if str(file) == "-" else file)
+    reader = open_recording(STANDARD_INPUT if str(file) == "-" else file)
     try:
         frames = (record.frame for record in _records_from(reader, start))
         if as_json:
@@ -109,20 +106,26 @@ def open_replay_since(file: Path, speed: float, start: StartTime | None) -> Stre
 
 def _start_seconds(file: Path, start: StartTime) -> float:
     """The start as seconds since the first frame of a recording."""
-    reader = RecordingReader(file)
+    reader = open_recording(file)
     try:
         if start.last_seconds is not None:
             return max(0.0, _length_seconds(reader) - start.last_seconds)
+        if isinstance(reader, RingReader):
+            return reader.seconds_at(start.time_seconds or 0.0)
         first = next((record.seconds for record in _records_from(reader, start)), None)
         return _length_seconds(reader) if first is None else first
     finally:
         reader.close()
 
 
-def _records_from(reader: RecordingReader, start: StartTime | None) -> Iterator[Record]:
+def _records_from(reader: RecordingReader | RingReader, start: StartTime | None) -> Iterator[Record]:
     """The records at and after ``start``."""
     if start is None:
         return iter(reader)
+    if isinstance(reader, RingReader):
+        is_time = start.last_seconds is None
+        last = 0.0 if start.last_seconds is None else _length_seconds(reader) - start.last_seconds
+        return reader.window(reader.seconds_at(start.time_seconds or 0.0) if is_time else last, inf, 0.0, lambda: False)
     if start.last_seconds is None:
         time_seconds = start.time_seconds or 0.0
         return (record for record in reader if record.frame.time_seconds >= time_seconds)
@@ -130,7 +133,7 @@ def _records_from(reader: RecordingReader, start: StartTime | None) -> Iterator[
     return (record for record in reader if record.seconds >= first)
 
 
-def _length_seconds(reader: RecordingReader) -> float:
+def _length_seconds(reader: RecordingReader | RingReader) -> float:
     """Seconds from the first frame to the last frame; a pipe, whose end is not known, is refused."""
     if not reader.seekable:
         raise CommandError(_UNKNOWN_END, ExitCode.USAGE)

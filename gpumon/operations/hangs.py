@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.ranks import NO_GPU, GpuSignature, HangKind, HangVerdict, RankEvidence
-from gpumon.distributed.model import JobRank, TrainingJob
+from gpumon.distributed.environment import JobRank, TrainingJob
 from gpumon.insight.hangs import MAKES_PROGRESS, judge_hang
 from gpumon.operations.rank_watch import Ask, RankWatch
 from gpumon.probe.messages import Answer, Probe
@@ -19,12 +19,7 @@ _UNCONFIRMED: Final = HangVerdict(HangKind.RUNNING, is_hang=False, summary=MAKES
 
 
 class HangWatch:
-    """The watch over all jobs of this host.
-
-    Args:
-        ask: `gpumon.probe.client.ProbeWatcher.ask`.
-        proc: Root of the proc file system.
-    """
+    """The watch over all jobs of this host."""
 
     def __init__(self, ask: Ask, proc: Path = Path("/proc")) -> None:
         self._ask = ask
@@ -46,14 +41,9 @@ class HangWatch:
     ) -> dict[str, HangVerdict]:
         """Look at the jobs, send requests to the probes of those without progress, and judge.
 
-        Args:
-            jobs: The jobs of this host.
-            probes: The probes, by PID.
-            now: Monotonic seconds.
-            gpus: What the GPUs do, by PID of the process that uses them.
-            ras_counts: How many collectives a rank has entered as NCCL's RAS reports them, by PID.
-            is_open: Whether the ranks of a job are shown, with the collectives that they have entered.
-            wants_stacks: Whether to gather everything of jobs that make progress, too.
+        What the GPUs do, and how many collectives a rank has entered as NCCL's RAS reports them, are by PID.
+        ``is_open`` says whether the ranks of a job are shown, and ``wants_stacks`` whether to gather everything of jobs
+        that make progress, too.
 
         Returns:
             The verdicts by `TrainingJob.key`.
@@ -91,22 +81,13 @@ class HangWatch:
         return {key: _confirmed(verdict, before.get(key)) for key, verdict in verdicts.items()}
 
     def receive(self, answer: Answer, now: float) -> None:
-        """Take an answer of a probe; answers to requests of others are ignored.
-
-        Args:
-            answer: The answer.
-            now: Monotonic seconds.
-        """
+        """Take an answer of a probe; answers to requests of others are ignored."""
         for watch in self._watches.values():
             if watch.job_rank.pid == answer.pid:
                 watch.receive(answer, now)
 
     def evidence(self, key: str) -> tuple[RankEvidence, ...]:
-        """The evidence of the ranks of a job at the last update.
-
-        Args:
-            key: `TrainingJob.key`.
-        """
+        """The evidence of the ranks of a job at the last update."""
         return self._evidence.get(key, ())
 
     def _watch(self, rank: JobRank, now: float) -> RankWatch:

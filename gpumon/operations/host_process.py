@@ -91,9 +91,7 @@ def read_process(pid: int, proc: Path = Path("/proc")) -> HostProcess:
 def signal_process(record: HostProcess, name: str) -> None:
     """Send a signal to exactly the process of a record, never to a later one with its PID.
 
-    Args:
-        record: The process.
-        name: ``INT``, ``TERM`` or ``KILL``, with or without ``SIG``.
+    The name is ``INT``, ``TERM`` or ``KILL``, with or without ``SIG``.
 
     Raises:
         CommandError: Nothing was sent; the reason says why.

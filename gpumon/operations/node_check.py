@@ -1,6 +1,6 @@
-"""May this node take a job? The checks of a node at one of two levels, for schedulers and monitoring."""
+"""May this node take a job? The checks of a node at one of three levels, for schedulers and monitoring."""
 
-from collections.abc import Mapping
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -8,12 +8,11 @@ from typing import Final, NamedTuple
 from gpumon.core.model import DeviceState, Frame
 from gpumon.health.checks import Check, Status, verdict
 from gpumon.health.doctor.facts import ANYTHING, Expected
-from gpumon.health.doctor.node import NODE_CHECKS, NODE_CHECKS_WITH_CUDA
+from gpumon.health.doctor.rules import NODE_CHECKS, NODE_CHECKS_WITH_CUDA, NODE_WORKLOADS
 from gpumon.operations.doctor.examination import DoctorOptions, Examination
 from gpumon.operations.doctor.files import SYSTEM_ROOT
 
-WORKLOADS: Final[Mapping[str, Mapping[str, str]]] = {"matmul": {"duration": "3"}, "transfer": {}}
-"""What level 2 runs, one after the other, each on all free GPUs at the same time: kernels and copies, both checked."""
+DEFAULT_MAX_SECONDS: Final = 480.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +20,13 @@ class NodeOptions:
     """What is checked.
 
     Attributes:
-        level: 1 starts nothing on a GPU; 2 also runs short workloads on free GPUs.
+        level: 1 starts nothing on a GPU; 2 also runs short workloads on free GPUs, and 3 a load.
         expected: What the administrator expects of the node.
         ignored: IDs of checks that do not count.
-        force: Whether level 2 uses GPUs that are in use, too.
+        force: Whether workloads may use GPUs that are in use, too.
         python: The interpreter that has torch, or None to search for one.
         root: The root of the file system.
+        max_seconds: How long level 3 may take.
     """
 
     level: int = 1
@@ -35,11 +35,12 @@ class NodeOptions:
     force: bool = False
     python: str | None = None
     root: Path = SYSTEM_ROOT
+    max_seconds: float = DEFAULT_MAX_SECONDS
 
 
 def known_ids() -> set[str]:
     """The IDs of all checks."""
-    return {check.id for check in (*NODE_CHECKS, *NODE_CHECKS_WITH_CUDA)} | {f"gpu.{name}" for name in WORKLOADS}
+    return {check.id for check in NODE_CHECKS_WITH_CUDA} | {workload.check_id for workload in NODE_WORKLOADS}
 
 
 class NodeResult(NamedTuple):
@@ -56,6 +57,7 @@ class NodeResult(NamedTuple):
 
 def check_node(options: NodeOptions) -> NodeResult:
     """Checks this host; takes one to two seconds at level 1 where the driver responds, and a minute at level 2."""
+    deadline = time.monotonic() + options.max_seconds
     checks = NODE_CHECKS if options.level == 1 else NODE_CHECKS_WITH_CUDA
     chosen = tuple(check for check in checks if check.id not in options.ignored)
     examination = Examination(
@@ -71,8 +73,12 @@ def check_node(options: NodeOptions) -> NodeResult:
     if options.level > 1 and frame is not None:
         from gpumon.operations.node_workloads import measured  # late: level 1 has to be fast
 
-        chosen_workloads = {name: WORKLOADS[name] for name in WORKLOADS if f"gpu.{name}" not in options.ignored}
-        checks_done += measured(frame, chosen_workloads, force=options.force, python=options.python)
+        workloads = [
+            workload
+            for workload in NODE_WORKLOADS
+            if workload.level <= options.level and workload.check_id not in options.ignored
+        ]
+        checks_done += measured(frame, workloads, deadline, force=options.force, python=options.python)
     return NodeResult(checks_done, frame)
 
 

@@ -1,7 +1,8 @@
-"""A single sample of this host: one frame, and what the probes on this host report."""
+"""Frames of this host for a command: one, with what the probes report, or as many as the command needs."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from gpumon.core.metrics import ON_DEMAND_METRICS
@@ -67,8 +68,7 @@ def sample_frame(stream: Stream | None = None, timeout: float = TIMEOUT_SECONDS,
 def sample_with_probes(*, on_demand: bool = False) -> HostSample:
     """Sample this host and its probes once. A host without probes takes no longer than `sample_frame`.
 
-    Args:
-        on_demand: As for `sample_frame`.
+    ``on_demand`` is that of `sample_frame`.
 
     Raises:
         CommandError: The collector did not send a frame.
@@ -115,3 +115,56 @@ def _is_complete(frame: Frame, count: int) -> bool:
     if problem is None:
         return count >= _COMPLETE_FRAMES
     return problem.code is not ProblemCode.UNRESPONSIVE
+
+
+FIRST_FRAME_SECONDS: Final = 10.0
+
+
+class FrameSource:
+    """Frames of a stream, one after the other."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._waiting: list[Frame] = []
+
+    def next_frame(self, timeout: float) -> Frame | None:
+        """The next frame; None after ``timeout`` seconds without one."""
+        deadline = time.monotonic() + timeout
+        while not self._waiting:
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._stream.inbox.arrived.wait(left):
+                return None
+            self._waiting = [arrival for arrival in self._stream.inbox.drain() if isinstance(arrival, Frame)]
+        return self._waiting.pop(0)
+
+    def request_on_demand(self, frame: Frame) -> None:
+        """Sample the values of all devices of a frame that are read only on demand, too, from now on."""
+        if isinstance(self._stream, SupportsOnDemand):
+            self._stream.request_on_demand([device.key for device in frame.devices])
+
+    def frames(self, deadline: float | None = None) -> Iterator[Frame]:
+        """Yield frames until ``deadline`` (monotonic seconds).
+
+        Raises:
+            CommandError: The collector sent no frame at all.
+        """
+        has_any = False
+        while deadline is None or time.monotonic() < deadline:
+            left = FIRST_FRAME_SECONDS if deadline is None else deadline - time.monotonic()
+            frame = self.next_frame(min(FIRST_FRAME_SECONDS, max(0.0, left)))
+            if frame is not None:
+                has_any = True
+                yield frame
+            elif not has_any:
+                raise CommandError(self._stream.problem or SILENT, ExitCode.MISSING_PREREQUISITE)
+
+
+@contextmanager
+def live_frames(interval: float, make: Callable[[float], Stream] = LiveStream) -> Iterator[FrameSource]:
+    """Frames of this host; the collector ends with the block."""
+    stream = make(interval)
+    stream.start()
+    try:
+        yield FrameSource(stream)
+    finally:
+        stream.close()

@@ -11,17 +11,16 @@ from gpumon.core.device_use import (
     IdleTime,
     computing_processes,
     is_idle,
-    is_much_unattributed,
+    is_unattributed,
     is_utilized,
 )
 from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.topology import PathLevel, Topology
 from gpumon.core.units import bytes_text, duration_text
-from gpumon.operations.device_selection import select_devices, with_instances
-from gpumon.operations.frame_source import live_frames
+from gpumon.operations.device_selection import is_split, select_devices, with_instances
+from gpumon.operations.one_shot import live_frames
 from gpumon.operations.pick_reservations import ProcessStart, Reservation, locked_reservations, reserve
-from gpumon.operations.run_target import is_split
 from gpumon.operations.topology import read_topology
 
 _INTERVAL_SECONDS: Final = 0.5
@@ -83,9 +82,7 @@ class PickCandidate(NamedTuple):
 class Picker:
     """Picks as soon as enough GPUs fit.
 
-    Args:
-        request: What is needed.
-        read_topology: Reads the topology; called once, and only if the choice depends on it.
+    The topology is read once, and only if the choice depends on it.
     """
 
     def __init__(self, request: PickRequest, read_topology: Callable[[], Topology]) -> None:
@@ -209,7 +206,7 @@ def _held_by(device: Device) -> str:
     users = sorted(computing_processes(device), key=lambda process: -(process.memory_bytes or 0))
     if not users:
         held = device.get("memory_unattributed_bytes") or 0
-        if is_much_unattributed(device):
+        if is_unattributed(device):
             return f": {bytes_text(held)} by no visible process"
         return " by a process that is not visible here" if is_utilized(device) else ", or was in use a moment ago"
     texts = [
@@ -234,10 +231,7 @@ def _none_fits(request: PickRequest, candidates: Sequence[PickCandidate], fittin
 def pick_from(frames: Iterator[Frame], picker: Picker, deadline: float | None) -> tuple[Device, ...]:
     """Pick from the first frame in which enough devices fit.
 
-    Args:
-        frames: Frames of this host.
-        picker: Picks.
-        deadline: When to stop waiting, in monotonic seconds; None for never.
+    The deadline is in monotonic seconds; None for never.
 
     Raises:
         CommandError: Too few devices fit at the deadline, or the driver is missing.

@@ -93,9 +93,6 @@ def picks_file() -> Path:
 def locked_reservations(devices: Sequence[Device]) -> Iterator[list[Reservation]]:
     """The reservations that are in force, locked; what the block adds to the list is saved.
 
-    Args:
-        devices: All devices of this host now.
-
     Raises:
         CommandError: The file cannot be used, or another process holds its lock.
     """

@@ -1,4 +1,8 @@
-"""What /proc shows of one process that a user has opened: its state, folder, threads, device files and environment."""
+"""What /proc shows of one process: what started it, and of one that a user has opened, its state and environment.
+
+The environment is that with which the process was started, and only its user and root can read it. It can contain
+secrets, so it never leaves this process: neither frames nor recordings contain it.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,12 +10,144 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpumon.collect.cuda_order import CudaOrder
+from gpumon.core.control_groups import read_groups
 from gpumon.core.model import Device
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.core.procfs import find_stat, nvidia_files, read_same_stat
+from gpumon.core.procfs import find_command, find_stat, nvidia_files, read_same_stat
 from gpumon.core.text import safe_bytes, safe_text
-from gpumon.distributed.environment import read_environment
+from gpumon.distributed.environment import GONE, rank_variables, read_environment
 from gpumon.operations.doctor.redaction import SECRET, is_secret_name, without_secrets
+from gpumon.probe.attach import attachability
+
+_ID_LENGTH: Final = 12
+"""Characters of a container id that tools show."""
+_TEXT_LENGTH: Final = 80
+
+_SLURM_CGROUP: Final = re.compile(r"/job_(\d+)(?:/step_(\w+))?")
+_POD_CGROUP: Final = re.compile(r"kubepods.*?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})", re.IGNORECASE)
+_CONTAINER_CGROUP: Final = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:/|$)", re.MULTILINE)
+_JOB_VARIABLES: Final = (
+    ("slurm", "SLURM_JOB_ID"),
+    ("pbs", "PBS_JOBID"),
+    ("lsf", "LSB_JOBID"),
+    ("sge", "JOB_ID"),
+)
+_FRAMEWORKS: Final = (
+    ("vLLM", re.compile(r"\bvllm\b", re.IGNORECASE)),
+    ("SGLang", re.compile(r"\bsglang\b", re.IGNORECASE)),
+    ("TGI", re.compile(r"\btext-generation-(?:server|launcher|router)\b")),
+    ("Triton server", re.compile(r"\btritonserver\b")),
+    ("Ollama", re.compile(r"\bollama\b")),
+    ("llama.cpp", re.compile(r"\bllama-(?:server|cli|bench)\b")),
+    ("Ray", re.compile(r"\bray::|\braylet\b")),
+    ("Jupyter", re.compile(r"\bipykernel|\bjupyter")),
+    ("DeepSpeed", re.compile(r"\bdeepspeed\b")),
+    ("Accelerate", re.compile(r"\baccelerate\b")),
+    ("torchrun", re.compile(r"\btorchrun\b|torch\.distributed\.(?:run|launch)")),
+)
+"""By the command line."""
+_FRAMEWORK_VARIABLES: Final = (
+    ("Accelerate", "ACCELERATE_MIXED_PRECISION"),
+    ("DeepSpeed", "DS_ACCELERATOR"),
+    ("Ray", "RAY_JOB_ID"),
+    ("Lightning", "PL_GLOBAL_SEED"),
+    ("torchrun", "TORCHELASTIC_RUN_ID"),
+)
+
+
+class ProcessOrigin(NamedTuple):
+    """What started a process. A field is None if it does not apply, or for the reason ``problem``.
+
+    Attributes:
+        parent: PID of its parent.
+        parent_command: The command line of its parent, as safe text.
+        job: Job of a scheduler, such as ``4711`` or ``4711.0`` with the step.
+        scheduler: Which one, such as ``slurm``.
+        pod: Kubernetes pod, as ``namespace/name`` where both are known.
+        container: First characters of the id of its container.
+        rank: Its rank in a distributed job.
+        local_rank: Its rank on this host.
+        world_size: Number of ranks.
+        framework: Launcher or framework, recognized by command line and environment.
+        problem: Why the environment is unknown, or None.
+        probe_word: Whether the probe can be loaded, or why not, in a few words; the process was not touched.
+    """
+
+    parent: int | None = None
+    parent_command: str = ""
+    job: str | None = None
+    scheduler: str | None = None
+    pod: str | None = None
+    container: str | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    world_size: int | None = None
+    framework: str | None = None
+    problem: Problem | None = None
+    probe_word: str = ""
+
+
+def read_origin(pid: int, start_ticks: int, command: str, proc: Path = Path("/proc")) -> ProcessOrigin:
+    """Read what started a process. The kernel can block while it reads the environment, so this belongs in a thread.
+
+    ``start_ticks`` distinguishes the process from a later one with its PID.
+    """
+    folder = proc / str(pid)
+    try:
+        parent = read_same_stat(folder, start_ticks).parent
+        variables, problem = read_environment(folder)
+        cgroup = read_groups(folder)
+        read_same_stat(folder, start_ticks)
+    except OSError:
+        return ProcessOrigin(problem=GONE)
+    scheduler, job = _job(variables, cgroup)
+    ranks = rank_variables(variables)
+    container = _CONTAINER_CGROUP.search(cgroup)
+    return ProcessOrigin(
+        parent=parent,
+        parent_command=find_command(proc / str(parent), _TEXT_LENGTH),
+        job=job,
+        scheduler=scheduler,
+        pod=_pod(variables, cgroup),
+        container=None if container is None else container[1][:_ID_LENGTH],
+        rank=ranks.rank,
+        local_rank=ranks.local_rank,
+        world_size=ranks.world_size,
+        framework=_framework(variables, command),
+        problem=problem,
+        probe_word=attachability(pid, proc).word,
+    )
+
+
+def _job(variables: Mapping[str, str], cgroup: str) -> tuple[str | None, str | None]:
+    """The scheduler and the job. Slurm names the job in the cgroup too, which every user can read."""
+    match = _SLURM_CGROUP.search(cgroup) if "slurm" in cgroup else None
+    if match is not None:
+        step = match[2]
+        return "slurm", f"{match[1]}.{step}" if step else match[1]
+    for scheduler, name in _JOB_VARIABLES:
+        job = variables.get(name)
+        if job:
+            step = variables.get("SLURM_STEP_ID") if scheduler == "slurm" else None
+            return scheduler, safe_text(f"{job}.{step}" if step else job, _TEXT_LENGTH)
+    return None, None
+
+
+def _pod(variables: Mapping[str, str], cgroup: str) -> str | None:
+    """The pod. Its name is the host name of its containers; other users see its UID alone."""
+    if "KUBERNETES_SERVICE_HOST" in variables and variables.get("HOSTNAME"):
+        name, namespace = variables["HOSTNAME"], variables.get("POD_NAMESPACE") or variables.get("NAMESPACE")
+        return safe_text(f"{namespace}/{name}" if namespace else name, _TEXT_LENGTH)
+    match = _POD_CGROUP.search(cgroup)
+    return None if match is None else match[1].replace("_", "-")
+
+
+def _framework(variables: Mapping[str, str], command: str) -> str | None:
+    for name, pattern in _FRAMEWORKS:
+        if pattern.search(command):
+            return name
+    return next((name for name, variable in _FRAMEWORK_VARIABLES if variable in variables), None)
+
 
 _MAX_DEVICE_FILES: Final = 32
 _MAX_VARIABLES: Final = 100
@@ -65,10 +201,7 @@ def stop_problem(pid: int, proc: Path = Path("/proc")) -> Problem | None:
 def read_details(pid: int, start_ticks: int, proc: Path = Path("/proc")) -> ProcessDetails:
     """Read what /proc shows. The kernel can block meanwhile, so this belongs in a thread.
 
-    Args:
-        pid: The process.
-        start_ticks: Its start time in clock ticks, which distinguishes it from a later process with its PID.
-        proc: Root of the proc file system.
+    ``start_ticks`` distinguishes the process from a later one with its PID.
     """
     folder = proc / str(pid)
     try:
@@ -95,12 +228,7 @@ def read_details(pid: int, start_ticks: int, proc: Path = Path("/proc")) -> Proc
 
 
 def cuda_numbering(details: ProcessDetails, devices: Sequence[Device]) -> list[tuple[int, Device]]:
-    """The devices that CUDA shows to a process, by the index that they have in it.
-
-    Args:
-        details: The process; its environment selects and orders the devices.
-        devices: All devices of the host in NVML's order.
-    """
+    """The devices that CUDA shows to a process, by the index that they have in it."""
     if details.environment is None:
         return []
     numbered = CudaOrder(details.environment).number(devices)

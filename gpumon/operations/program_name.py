@@ -18,24 +18,13 @@ _GENERIC_NAMES: Final = frozenset({"__main__", "main", "cli", "run", "launch", "
 """Names that mean something only together with what contains them."""
 _NOTEBOOKS: Final = ("ipykernel", "ipykernel_launcher", "colab_kernel_launcher", "jupyter", "ipython")
 _SERVERS: Final = (
-    "vllm",
-    "sglang",
-    "tritonserver",
-    "tgi",
-    "text-generation-server",
-    "ollama",
-    "llama-server",
-    "lmdeploy",
+    *("vllm", "sglang", "tritonserver", "tgi", "text-generation-server", "ollama", "llama-server", "lmdeploy"),
 )
 
 
 @lru_cache(maxsize=_MAX_PROGRAMS)
 def program_name(command: str) -> str:
-    """The short name of what a command runs: the script, the module, ``notebook``, or ``vllm serve``.
-
-    Args:
-        command: A command line, its arguments separated by spaces.
-    """
+    """The short name of what a command runs: the script, the module, ``notebook``, or ``vllm serve``."""
     words = command.split()
     if not words:
         return MISSING
@@ -51,7 +40,8 @@ def program_name(command: str) -> str:
     if program in _LAUNCHERS:
         return _named(_launched(words[1:]) or program)
     if "::" in program:  # the title that a process of Ray or vLLM gives itself
-        return _named(program.partition("::")[0].lower()) if program.startswith("VLLM") else program.replace("::", " ")
+        is_vllm = program.startswith("VLLM")
+        return _named(program.partition("::")[0].lower()) if is_vllm else program.replace("::", " ").strip() or program
     return _named(program.rstrip(":") or program)
 
 

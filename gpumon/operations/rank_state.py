@@ -26,44 +26,16 @@ _CALLS_ARM: Final = {
     211: "sendmsg", 212: "recvmsg", 242: "accept4", 260: "wait4",
 }  # fmt: skip
 _CALLS: Final = {"x86_64": _CALLS_X86, "aarch64": _CALLS_ARM}.get(platform.machine(), {})
-_WITH_DESCRIPTOR: Final = frozenset(
-    [
-        "read",
-        "write",
-        "pread64",
-        "readv",
-        "writev",
-        "connect",
-        "accept",
-        "accept4",
-        "sendto",
-        "recvfrom",
-        "sendmsg",
-        "recvmsg",
-        "fcntl",
-        "flock",
-        "fsync",
-        "fdatasync",
-    ]
-)
-_BY_KERNEL_FUNCTION: Final = (
-    ("futex", "futex"),
-    ("hrtimer_nanosleep", "clock_nanosleep"),
-    ("do_nanosleep", "clock_nanosleep"),
-    ("pipe_read", "read"),
-    ("anon_pipe_read", "read"),
-    ("n_tty_read", "read"),
-    ("unix_stream_read", "recvfrom"),
-    ("sk_wait_data", "recvfrom"),
-    ("wait_woken", "recvfrom"),
-    ("do_wait", "wait4"),
-    ("flock", "flock"),
-    ("locks_lock", "flock"),
-    ("ep_poll", "epoll_wait"),
-    ("do_select", "select"),
-    ("poll_schedule_timeout", "poll"),
-    ("do_poll", "poll"),
-)
+_WITH_DESCRIPTOR: Final = frozenset({
+    "read", "write", "pread64", "readv", "writev", "connect", "accept", "accept4", "sendto", "recvfrom", "sendmsg",
+    "recvmsg", "fcntl", "flock", "fsync", "fdatasync",
+})  # fmt: skip
+_BY_KERNEL_FUNCTION: Final = {
+    "futex": "futex", "hrtimer_nanosleep": "clock_nanosleep", "do_nanosleep": "clock_nanosleep", "pipe_read": "read",
+    "anon_pipe_read": "read", "n_tty_read": "read", "unix_stream_read": "recvfrom", "sk_wait_data": "recvfrom",
+    "wait_woken": "recvfrom", "do_wait": "wait4", "flock": "flock", "locks_lock": "flock", "ep_poll": "epoll_wait",
+    "do_select": "select", "poll_schedule_timeout": "poll", "do_poll": "poll",
+}  # fmt: skip
 """Where the system call may not be read: what begins so in ``wchan`` is such a call."""
 _KERNEL_TARGETS: Final = {
     "pipe_read": "a pipe",
@@ -102,11 +74,8 @@ class RankState(NamedTuple):
 def read_state(pid: int, start_ticks: int, call_text: str = "", proc: Path = Path("/proc")) -> RankState:
     """Read the state of the main thread of a process.
 
-    Args:
-        pid: The process.
-        start_ticks: Its start time; a later process with its PID is not it.
-        call_text: The system call as the process itself has read it, where this process may not.
-        proc: Root of the proc file system.
+    ``start_ticks`` distinguishes it from a later process with its PID. ``call_text`` is the system call as the process
+    itself has read it, where this process may not.
     """
     folder = f"{proc}/{pid}"
     task = f"{folder}/task/{pid}"
@@ -121,7 +90,7 @@ def read_state(pid: int, start_ticks: int, call_text: str = "", proc: Path = Pat
     function = "" if function == "0" else function
     name, target = _system_call(folder, _text(f"{task}/syscall") or call_text)
     if not name:
-        name = next((call for start, call in _BY_KERNEL_FUNCTION if function.startswith(start)), "")
+        name = next((call for start, call in _BY_KERNEL_FUNCTION.items() if function.startswith(start)), "")
         target = _KERNEL_TARGETS.get(function, "")
     return RankState(
         state_code=stat.state,

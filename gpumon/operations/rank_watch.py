@@ -13,14 +13,14 @@ from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.procfs import read_stat, read_thread_times
 from gpumon.core.ranks import GpuSignature, RankEvidence
 from gpumon.core.stacks import StackFrame, ThreadStack
-from gpumon.distributed.model import JobRank
+from gpumon.distributed.environment import JobRank
 from gpumon.insight.hangs import is_working
 from gpumon.operations.rank_state import RankState, read_state
 from gpumon.probe.messages import Answer, Probe, RequestKind
 from gpumon.probe.stack_file import read_stack
 from gpumon.stacks.classify import collective_function, is_in_backward
 from gpumon.stacks.outside import OutsideError, read_threads
-from gpumon.stacks.places import is_program
+from gpumon.stacks.tables import is_program
 
 Ask = Callable[..., int]
 """`gpumon.probe.client.ProbeWatcher.ask`."""
@@ -59,11 +59,6 @@ _HELD_SECONDS: Final = 6.0
 
 class RankWatch:
     """The watch over one process.
-
-    Args:
-        rank: The process.
-        now: Monotonic seconds.
-        proc: Root of the proc file system.
 
     Attributes:
         progressed: When it was last seen to make progress, in monotonic seconds; None while no source shows progress.
@@ -168,12 +163,7 @@ class RankWatch:
     def gather(self, ask: Ask, now: float, *, is_job_quiet: bool, is_open: bool = False, ranks_count: int = 1) -> None:
         """Send the requests that are due, and read /proc.
 
-        Args:
-            ask: Sends a request to a probe.
-            now: Monotonic seconds.
-            is_job_quiet: Whether no rank of the job makes progress.
-            is_open: Whether a screen shows the rank with its last collective.
-            ranks_count: Number of ranks of its job on this host.
+        ``is_open`` says whether a screen shows the rank with its last collective.
         """
         pause = self._pause_factor
         due = _STATE_SECONDS if not is_job_quiet else 0.0 if pause == 1.0 else _STACK_SECONDS * pause

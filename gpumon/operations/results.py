@@ -119,12 +119,7 @@ class ResultFilter(NamedTuple):
 
 
 def read_history(wanted: ResultFilter, now: float) -> list[ResultGroup]:
-    """The saved results that are asked for, in groups, the one with the newest result first.
-
-    Args:
-        wanted: What is asked for.
-        now: Unix time.
-    """
+    """The saved results that are asked for, in groups, the one with the newest result first."""
     known = (saved_result(record) for record in saved_results())
     results = sorted((result for result in known if result is not None), key=lambda result: result.time_seconds)
     groups: dict[tuple[str, str, str], list[ComparedResult]] = {}

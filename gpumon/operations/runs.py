@@ -12,9 +12,8 @@ from typing import Final, Protocol
 from gpumon.core.model import Device, Frame
 from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
-from gpumon.operations.device_selection import select_devices
-from gpumon.operations.other_processes import OtherProcess
-from gpumon.operations.run_target import CPU, RunTarget, gpu_target, is_split
+from gpumon.operations.device_selection import CPU, VISIBLE, RunTarget, gpu_target, is_split, select_devices
+from gpumon.operations.gpu_processes import OtherProcess
 from gpumon.operations.workload import WorkloadRun, start_question
 from gpumon.streams.base import Stream, SupportsOnDemand
 from gpumon.workload_runs.protocol import RunEvent, VerdictKind
@@ -32,7 +31,6 @@ _DRIVER_FILES: Final = (Path("/proc/driver/nvidia/version"), Path("/dev/dxg"))
 _PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
 _NVIDIA: Final = "0x10de"
 _DISPLAY_CLASS: Final = "0x03"
-_VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 _TICK_SECONDS: Final = 0.25
 _END_TIMEOUT_SECONDS: Final = 5.0
 
@@ -53,10 +51,7 @@ class RunOutput(Protocol):
 class HeadlessRuns:
     """Runs workloads to their end.
 
-    Args:
-        runs: What to run, each on its own device.
-        stream: Live frames of this host; closed at the end.
-        output: Prints events and asks for confirmation.
+    The stream is closed at the end.
     """
 
     def __init__(self, runs: Sequence[WorkloadRun], stream: Stream, output: RunOutput) -> None:
@@ -143,8 +138,7 @@ def has_driver() -> bool:
 def no_gpu_reason(read_devices: Callable[[], Sequence[Device]]) -> str:
     """Why CUDA cannot run on this host, in a sentence; empty where it can.
 
-    Args:
-        read_devices: Returns the devices of this host; not called where the driver is loaded, since it takes a moment.
+    ``read_devices`` is not called where the driver is loaded, since it takes a moment.
     """
     if has_driver() or read_devices():
         return ""
@@ -159,15 +153,13 @@ def no_gpu_reason(read_devices: Callable[[], Sequence[Device]]) -> str:
 def expand_devices(devices: Sequence[str], read_devices: Callable[[], Sequence[Device]]) -> list[RunTarget]:
     """The devices that the user means, each once, in CUDA's order.
 
-    Args:
-        devices: ``cpu``, ``cuda``, ``cuda:N`` or ``cuda:all``, or what `select_devices` reads.
-        read_devices: Returns the devices of this host; called only where that matters.
+    They are named by ``cpu``, ``cuda``, ``cuda:N`` or ``cuda:all``, or by what `select_devices` reads.
 
     Raises:
         CommandError: A device is invalid, or does not exist.
     """
     targets = [target for device in devices for target in _expanded(device, read_devices)]
-    return list({(target.device, target.environment.get(_VISIBLE)): target for target in targets}.values())
+    return list({(target.device, target.environment.get(VISIBLE)): target for target in targets}.values())
 
 
 def _expanded(device: str, read_devices: Callable[[], Sequence[Device]]) -> Iterator[RunTarget]:
@@ -190,10 +182,10 @@ def _expanded(device: str, read_devices: Callable[[], Sequence[Device]]) -> Iter
         known = read_devices()
         for chosen in select_devices(device, known):
             by_uuid = gpu_target(chosen, known)
-            if chosen.cuda_index is None and (by_uuid is None or _VISIBLE in os.environ):
+            if chosen.cuda_index is None and (by_uuid is None or VISIBLE in os.environ):
                 reason = f"CUDA does not show GPU {chosen.label} in this environment, or it is split by MIG."
                 remedy = (
-                    "Name one of its instances, such as 0:0." if is_split(chosen) else f"Set {_VISIBLE}={chosen.uuid}."
+                    "Name one of its instances, such as 0:0." if is_split(chosen) else f"Set {VISIBLE}={chosen.uuid}."
                 )
                 raise CommandError.missing(ProblemCode.NOT_FOUND, reason, remedy)
             yield by_uuid if chosen.cuda_index is None and by_uuid is not None else _by_ordinal(chosen.cuda_index or 0)
@@ -208,9 +200,9 @@ def _by_ordinal(ordinal: int) -> RunTarget:
 def visible_gpus(installed: int, environment: Mapping[str, str] = os.environ) -> int:
     """How many of the installed GPUs CUDA shows.
 
-    CUDA reads the entries of ``CUDA_VISIBLE_DEVICES`` up to the first that names no GPU.
+    CUDA reads the entries of ``CUDAVISIBLE_DEVICES`` up to the first that names no GPU.
     """
-    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    visible = environment.get("CUDAVISIBLE_DEVICES")
     if visible is None:
         return installed
     count = 0

@@ -13,7 +13,7 @@ from contextlib import suppress
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from gpumon.core.model import Process
 from gpumon.core.procfs import (
@@ -93,29 +93,8 @@ class SignalResult(NamedTuple):
     refusal: str = ""
 
 
-class PidfdCalls(Protocol):
-    """The system calls on processes."""
-
-    def open(self, pid: int) -> int:
-        """Open a process.
-
-        Raises:
-            OSError: It does not exist, or cannot be opened.
-        """
-
-    def send(self, descriptor: int, number: int) -> None:
-        """Send a signal to an open process.
-
-        Raises:
-            OSError: It has ended, or the signal is not permitted.
-        """
-
-    def close(self, descriptor: int) -> None:
-        """Close a process."""
-
-
-class KernelPidfds:
-    """The system calls of the kernel."""
+class PidfdCalls:
+    """The system calls of the kernel on processes; tests have others. They raise OSError."""
 
     def open(self, pid: int) -> int:
         """Open a process."""
@@ -140,14 +119,7 @@ class _ProcessStatus(NamedTuple):
 
 
 class SignalSender:
-    """Examines processes, and sends signals to them.
-
-    Args:
-        proc: Root of the proc file system.
-        pidfds: The system calls.
-        own_pid: PID of gpumon.
-        own_uid: Effective user ID of gpumon.
-    """
+    """Examines processes, and sends signals to them."""
 
     def __init__(
         self,
@@ -157,16 +129,14 @@ class SignalSender:
         own_uid: int | None = None,
     ) -> None:
         self._proc = proc
-        self._pidfds = pidfds or KernelPidfds()
+        self._pidfds = pidfds or PidfdCalls()
         self._own_pid = os.getpid() if own_pid is None else own_pid
         self._own_uid = os.geteuid() if own_uid is None else own_uid
 
     def examine(self, process: Process, workload_pids: Collection[int] = ()) -> SignalTarget | SignalRefusal:
         """The process to show to the user, or why it gets no signal.
 
-        Args:
-            process: The process in the newest frame of this host.
-            workload_pids: Processes of workloads that gpumon runs.
+        The process is that of the newest frame of this host; ``workload_pids`` are workloads that gpumon runs.
         """
         refuse = partial(SignalRefusal, process.pid)
         if process.start_ticks is None:
@@ -193,13 +163,7 @@ class SignalSender:
         )
 
     def send(self, target: SignalTarget, sent: SentSignal, workload_pids: Collection[int] = ()) -> SignalResult:
-        """Send a signal to exactly the process that was shown. May take a quarter of a second.
-
-        Args:
-            target: The process as it was shown.
-            sent: The signal.
-            workload_pids: Processes of workloads that gpumon runs.
-        """
+        """Send a signal to exactly the process that was shown. May take a quarter of a second."""
         result = partial(SignalResult, target, sent)
         try:
             descriptor = self._pidfds.open(target.pid)

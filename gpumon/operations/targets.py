@@ -10,9 +10,8 @@ from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.procfs import nvidia_files, read_small
 from gpumon.core.text import safe_text
 from gpumon.core.units import counted
-from gpumon.distributed.environment import RankVariables
+from gpumon.distributed.environment import RankVariables, TrainingJob, Workers
 from gpumon.distributed.grouping import JobScanner, user_name
-from gpumon.distributed.model import TrainingJob, Workers
 from gpumon.distributed.process_facts import ProcessFactsCache, ProcessRecord
 from gpumon.operations.one_shot import sample_with_probes
 from gpumon.operations.program_name import program_name
@@ -61,9 +60,7 @@ class SeveralTargetsError(CommandError):
 def find_target(text: str | None, proc: Path = Path("/proc")) -> TrainingTarget:
     """Find what a person has named.
 
-    Args:
-        text: A PID, the id of a job or the name of its program; None for the only training run of this host.
-        proc: Root of the proc file system.
+    That is a PID, the id of a job or the name of its program; None for the only training run of this host.
 
     Raises:
         CommandError: There is none, or more than one.
@@ -89,12 +86,7 @@ def find_target(text: str | None, proc: Path = Path("/proc")) -> TrainingTarget:
 
 
 def with_all_ranks(target: TrainingTarget, proc: Path = Path("/proc")) -> TrainingTarget:
-    """All ranks on this host of the job to which a process belongs; the process itself if it belongs to none.
-
-    Args:
-        target: The process.
-        proc: Root of the proc file system.
-    """
+    """All ranks on this host of the job to which a process belongs; the process itself if it belongs to none."""
     jobs = JobScanner(proc).scan({}, _ALL)
     job = next((job for job in jobs if any(rank.pid in target.pids for rank in job.ranks)), None)
     return target if job is None else _job_target(job)

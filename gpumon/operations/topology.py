@@ -27,10 +27,7 @@ _COMMAND: Final = (sys.executable, str(COLLECTOR))
 class TopologyFeed:
     """The topology of this host: first the connections, then, again and again, with the rates of the NVLinks.
 
-    Args:
-        command: The collector; another program in tests.
-        timeout: Maximum wait in seconds for each reading.
-        once: Read the connections only, and no rates.
+    ``once`` reads the connections only, and no rates.
     """
 
     def __init__(
@@ -63,10 +60,6 @@ class TopologyFeed:
 
 def read_topology(command: Sequence[str] = _COMMAND, timeout: float = TIMEOUT_SECONDS) -> Topology:
     """Read the connections of this host, without rates.
-
-    Args:
-        command: The collector; another program in tests.
-        timeout: Maximum wait in seconds.
 
     Raises:
         CommandError: The collector did not answer in time, or ended without an answer.

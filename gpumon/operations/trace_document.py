@@ -15,9 +15,7 @@ _NANOSECONDS: Final = 1e9
 def traces_document(traces: Sequence[Trace], top: int) -> dict[str, Any]:
     """The JSON document of one or several traces.
 
-    Args:
-        traces: The traces.
-        top: Limit on kernels, gaps and contributions of each.
+    ``top`` limits the kernels, gaps and contributions of each.
     """
     return {
         "schema": _SCHEMA,

@@ -55,13 +55,7 @@ def utilization_below(percent: float) -> Condition:
 
 
 class GpuWatch:
-    """Whether every condition holds for every named GPU, or each of its MIG instances, and since when.
-
-    Args:
-        text: The GPUs, as `select_devices` reads them.
-        conditions: The conditions.
-        seconds: How long they must hold without a break.
-    """
+    """Whether every condition holds for every named GPU, or each of its MIG instances, and since when."""
 
     def __init__(self, text: str, conditions: Sequence[Condition], seconds: float) -> None:
         self._text = text

@@ -15,8 +15,8 @@ from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.steps import StepProgress
 from gpumon.core.text_table import table
 from gpumon.core.units import age_text, bytes_text
+from gpumon.operations.gpu_processes import Owner, owners_of
 from gpumon.operations.one_shot import sample_with_probes
-from gpumon.operations.torch_processes import Owner, owners_of
 from gpumon.probe.messages import Probe
 
 _MAX_SKEW_BYTES: Final = 256 << 20
@@ -127,12 +127,7 @@ _CONTRADICTION: Final = Problem(
 
 
 def waterfall(device: Device, probes: Mapping[int, Probe]) -> Waterfall:
-    """Split the memory of a GPU into its parts.
-
-    Args:
-        device: The GPU, or a MIG instance.
-        probes: All known probes, by PID as gpumon sees it.
-    """
+    """Split the memory of a GPU into its parts."""
     total = int(device.get("memory_total_bytes") or 0)
     used = device.get("memory_used_bytes")
     owners, owner_notes = owners_of(device, probes)

@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from gpumon.core.model import Device, DeviceState, Frame, same_uuid
@@ -16,8 +16,8 @@ from gpumon.core.problems import Problem
 from gpumon.core.text import safe_text
 from gpumon.core.workload_metrics import Measurement, WorkloadMetric
 from gpumon.insight.workload_verdict import DeviceSample, judge, sample_of
-from gpumon.operations.other_processes import OtherProcess, other_processes_on
-from gpumon.operations.run_target import CPU, RunTarget
+from gpumon.operations.device_selection import CPU, VISIBLE, RunTarget
+from gpumon.operations.gpu_processes import OtherProcess, other_processes_on
 from gpumon.workload_runs.catalogue import RunRequest
 from gpumon.workload_runs.protocol import RunEvent, RunEventKind, VerdictKind
 from gpumon.workload_runs.results import SavingResult
@@ -68,10 +68,7 @@ class MetricChange(NamedTuple):
 class WorkloadRun:
     """One workload on one device, from its start to its saved result.
 
-    Args:
-        request: What to run.
-        target: The device on the screen; None uses the request's own device.
-        key: Identifies the run among all runs of this gpumon.
+    Without a target, the device is that of the request.
     """
 
     def __init__(self, request: RunRequest, target: RunTarget | None = None, key: str = "") -> None:
@@ -146,14 +143,12 @@ class WorkloadRun:
             self.samples.append(sample_of(device, frame.time_seconds))
 
     def other_processes(self, frame: Frame, own_pids: Iterable[int | None] = ()) -> list[OtherProcess]:
-        """Other processes on the GPUs that the run is about to use.
-
-        Args:
-            frame: The newest frame of this host.
-            own_pids: PIDs of gpumon's other runs.
-        """
+        """Other processes on the GPUs that the run is about to use."""
         device = self._find(frame)
-        devices = frame.devices if self._uses_peers else () if device is None else (device,)
+        devices: Sequence[Device] = () if device is None else (device,)
+        if self._uses_peers:
+            visible = self.request.environment.get(VISIBLE)
+            devices = [peer for peer in frame.devices if visible is None or (peer.uuid or "-") in visible]
         return list(other_processes_on(devices, self._before, {self.child.pid, *own_pids}))
 
     def allow(self) -> None:
@@ -262,13 +257,7 @@ class StartQuestion(NamedTuple):
 
 
 def start_question(run: WorkloadRun, runs: Iterable[WorkloadRun], frame: Frame | None) -> StartQuestion | None:
-    """What the user must confirm before a run may start; None if it may start without a question.
-
-    Args:
-        run: A run that waits for confirmation.
-        runs: All runs of this gpumon: they are not asked about.
-        frame: The newest frame of this host, or None where there is none.
-    """
+    """What the user must confirm before a run may start; None if it may start without a question."""
     others: list[OtherProcess] = []
     if frame is not None and run.target.key != CPU.key:
         others = run.other_processes(frame, (own.child.pid for own in runs))
@@ -301,7 +290,7 @@ def metric_changes(before: Iterable[Measurement], after: Iterable[Measurement]) 
 
 def _visible_instance(environment: Mapping[str, str]) -> str:
     """The MIG instance that CUDA shows the workload, in lower case; empty if CUDA shows GPUs."""
-    visible = {**os.environ, **environment}.get("CUDA_VISIBLE_DEVICES", "")
+    visible = {**os.environ, **environment}.get(VISIBLE, "")
     first = visible.split(",", maxsplit=1)[0].strip()
     return first.lower() if first.startswith("MIG-") else ""
 

@@ -57,6 +57,10 @@ def cause_lines(verdict: SlownessVerdict, width: int) -> Iterator[Line]:
         first, *rest = wrapped(f"{head}: {text}{where}", max(20, width - 4))
         yield cut([Span(f" {first[: len(head)]}", class_role(cause.name)), Span(first[len(head) :])], width)
         yield from (line(f"    {piece}") for piece in rest)
+        if cause.try_line:
+            yield from (
+                line(Span(f"    {piece}", Role.ACCENT)) for piece in wrapped(cause.try_line, max(20, width - 4))
+            )
 
 
 def indented(text: str, width: int) -> list[str]:

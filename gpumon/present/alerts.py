@@ -1,10 +1,10 @@
 """The alerts screen as lines: one row per alert, the details of the selected one, and the skipped rules."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from gpumon.core.model import DeviceState
-from gpumon.core.units import MISSING, age_text, counted, duration_text, time_of_day_text
+from gpumon.core.units import MISSING, age_text, counted, duration_text, number_text, time_of_day_text
 from gpumon.health.alerts import (
     ALERT_RULES,
     OUT_OF_MEMORY,
@@ -15,8 +15,9 @@ from gpumon.health.alerts import (
     rule_label,
     skipped_rules,
 )
+from gpumon.present.paint.columns import Cells, columns
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, wrapped
-from gpumon.present.paint.table import Align, Column, Quantity
+from gpumon.present.paint.table import Column
 from gpumon.session.view_state import OomNotice, ViewState
 
 _MARKS: Final = {Severity.CRITICAL: "x", Severity.WARNING: "!", Severity.INFO: "i"}
@@ -158,16 +159,14 @@ def _severity(row: AlertRow, _: int) -> Span:
     return Span(f"{_MARKS[severity]} {severity.value}", _ROLES[severity])
 
 
-def _index(row: AlertRow, _: int) -> Span:
-    return Span(MISSING if row.alert.device_index is None else str(row.alert.device_index), _shade(row))
+def _shaded(text: Callable[[AlertRow], str]) -> Callable[[AlertRow, int], Span]:
+    """A cell that is dim for what needs no attention anymore."""
 
+    def cell(row: AlertRow, _: int) -> Span:
+        is_past = row.ended_ago_seconds is not None or row.alert.is_acknowledged
+        return Span(text(row), Role.DIM if is_past else Role.PLAIN)
 
-def _since(row: AlertRow, _: int) -> Span:
-    return Span(time_of_day_text(row.alert.since_seconds) if row.alert.since_seconds else MISSING, _shade(row))
-
-
-def _lasted(row: AlertRow, _: int) -> Span:
-    return Span(age_text(row.lasted_seconds), _shade(row))
+    return cell
 
 
 def _ended(row: AlertRow, _: int) -> Span:
@@ -175,49 +174,26 @@ def _ended(row: AlertRow, _: int) -> Span:
     return Span("" if seconds is None else f"{duration_text(seconds)} ago", Role.DIM)
 
 
-def _detail(row: AlertRow, _: int) -> Span:
-    return Span(row.alert.detail, _shade(row))
-
-
-def _shade(row: AlertRow) -> Role:
-    is_past = row.ended_ago_seconds is not None or row.alert.is_acknowledged
-    return Role.DIM if is_past else Role.PLAIN
-
-
-def _sort_severity(row: AlertRow) -> float:
-    """The worst first, and alerts that have ended last."""
-    return row.alert.severity.rank if row.ended_ago_seconds is None else len(Severity)
-
-
-ALERT_COLUMNS: Final[tuple[Column[AlertRow], ...]] = (
-    Column("Severity", 10, _severity, 0, Align.LEFT, id="severity", sort_key=_sort_severity),
-    Column("GPU", 3, _index, 0, id="gpu", sort_key=lambda row: row.alert.device_index),
-    Column(
-        "Since", 8, _since, 3, id="since", sort_key=lambda row: row.alert.since_seconds or None, descending_first=True
-    ),
-    Column(
-        "For",
-        6,
-        _lasted,
-        1,
-        id="duration",
-        sort_key=lambda row: row.lasted_seconds,
-        descending_first=True,
-        quantity=Quantity.SECONDS,
-        aliases=("for",),
-    ),
-    Column("Ended", 9, _ended, 2, id="ended", sort_key=lambda row: row.ended_ago_seconds, quantity=Quantity.SECONDS),
-    Column(
-        "What",
-        20,
-        _detail,
-        0,
-        Align.LEFT,
-        stretches=True,
-        id="what",
-        sort_key=lambda row: row.alert.title,
-        text=lambda row: f"{row.alert.title} {row.alert.detail}",
-    ),
+ALERT_COLUMNS: Final[tuple[Column[AlertRow], ...]] = columns(
+    "alerts",
+    {
+        # The worst first, and alerts that have ended last.
+        "severity": Cells(
+            _severity, lambda row: row.alert.severity.rank if row.ended_ago_seconds is None else len(Severity)
+        ),
+        "gpu": Cells(_shaded(lambda row: number_text(row.alert.device_index)), lambda row: row.alert.device_index),
+        "since": Cells(
+            _shaded(lambda row: time_of_day_text(row.alert.since_seconds) if row.alert.since_seconds else MISSING),
+            lambda row: row.alert.since_seconds or None,
+        ),
+        "duration": Cells(_shaded(lambda row: age_text(row.lasted_seconds)), lambda row: row.lasted_seconds),
+        "ended": Cells(_ended, lambda row: row.ended_ago_seconds),
+        "what": Cells(
+            _shaded(lambda row: row.alert.detail),
+            lambda row: row.alert.title,
+            lambda row: f"{row.alert.title} {row.alert.detail}",
+        ),
+    },
 )
 
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from gpumon.core.model import CallCost, Frame
-from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text, short_time_text
+from gpumon.core.units import MISSING, bytes_text, counted, duration_text, short_time_text
 from gpumon.present.entries import Entry
-from gpumon.present.paint.columns import number_column
+from gpumon.present.paint.columns import Cells, columns, numbers
 from gpumon.present.paint.line import Role, Span
-from gpumon.present.paint.table import Align, Column
+from gpumon.present.paint.table import Column
 from gpumon.session.costs import CallCosts, CostSample, ProcessCost
 
 _NO_PROC: Final = "/proc does not report it."
@@ -159,29 +159,20 @@ def _share_text(share: float | None) -> str:
     return f"{share:.1%}" if share >= 0.01 else f"{share:.3%}"
 
 
-CALL_COLUMNS: Final[tuple[Column[CallRow], ...]] = (
-    Column(
-        "Driver call",
-        12,
-        lambda row, _: Span(row.total.call.removeprefix(_PREFIX), Role.ACCENT),
-        0,
-        Align.LEFT,
-        stretches=True,
-        id="call",
-        sort_key=lambda row: row.total.call,
-        text=lambda row: row.total.call,
-    ),
-    number_column("per second", 10, "rate", lambda row: row.per_second, _rate_text, rank=2, span=Span),
-    number_column("mean", 8, "mean", lambda row: row.mean_seconds, short_time_text, rank=1),
-    number_column("max", 8, "max", lambda row: row.total.longest_seconds, short_time_text, rank=3),
-    Column(
-        "of the time",
-        11,
-        lambda row, _: Span(_share_text(row.share)),
-        1,
-        id="share",
-        sort_key=lambda row: None if row.share is None else row.share * 100,
-        descending_first=True,
-    ),
-    number_column("errors", 6, "errors", lambda row: row.total.errors, number_text, rank=4, is_optional=True),
+CALL_COLUMNS: Final[tuple[Column[CallRow], ...]] = columns(
+    "calls",
+    {
+        "call": Cells(
+            lambda row, _: Span(row.total.call.removeprefix(_PREFIX), Role.ACCENT),
+            lambda row: row.total.call,
+            lambda row: row.total.call,
+        ),
+        "rate": numbers(lambda row: row.per_second, _rate_text, Span),
+        "mean": numbers(lambda row: row.mean_seconds, short_time_text),
+        "max": numbers(lambda row: row.total.longest_seconds, short_time_text),
+        "share": Cells(
+            lambda row, _: Span(_share_text(row.share)), lambda row: None if row.share is None else row.share * 100
+        ),
+        "errors": numbers(lambda row: row.total.errors),
+    },
 )

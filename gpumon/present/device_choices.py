@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from gpumon.core.model import Device, DeviceState
 from gpumon.core.units import bytes_text, counted
-from gpumon.operations.run_target import CPU, RunTarget, gpu_target, is_split
+from gpumon.operations.device_selection import CPU, RunTarget, gpu_target, is_split
 from gpumon.operations.workload import WorkloadRun, busy_reason
 from gpumon.present.device_table import shares_memory, short_name
 from gpumon.workload_runs.catalogue import WorkloadInfo
@@ -59,13 +59,8 @@ def _unusable(device: Device, label: str) -> DeviceChoice:
     if device.state is DeviceState.OK and is_split(device):
         refusal = f"MIG is enabled on GPU {device.label}: choose one of its instances."
         return DeviceChoice(device.key, f"{label}  MIG enabled", None, refusal)
-    return DeviceChoice(
-        device.key, f"{label}  {device.state.value}", None, f"GPU {device.label} is {_state_text(device)}."
-    )
-
-
-def _state_text(device: Device) -> str:
-    return "not usable: its UUID is unknown" if device.state is DeviceState.OK else device.state.value
+    state = "not usable: its UUID is unknown" if device.state is DeviceState.OK else device.state.value
+    return DeviceChoice(device.key, f"{label}  {device.state.value}", None, f"GPU {device.label} is {state}.")
 
 
 def cpu_choice(workload: WorkloadInfo, runs: Collection[WorkloadRun]) -> DeviceChoice:

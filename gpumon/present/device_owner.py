@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from gpumon.core.device_use import IdleSince, is_much_unattributed, is_utilized
+from gpumon.core.device_use import IdleSince, is_unattributed, is_utilized
 from gpumon.core.model import Device, DeviceState, Process
 from gpumon.core.units import MISSING, duration_text
 from gpumon.operations.program_name import program_name
@@ -127,7 +127,7 @@ def _without_process(device: Device, is_free: bool) -> str:
         return "free"
     if is_utilized(device):
         return "in use (process not visible)"
-    return "unattributed" if is_much_unattributed(device) else "just ended"
+    return "unattributed" if is_unattributed(device) else "just ended"
 
 
 def _program(process: Process) -> str:

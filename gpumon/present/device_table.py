@@ -1,7 +1,7 @@
 """Rows and cells of GPUs and MIG instances, and the plain device table of ``gpumon status``."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from gpumon.core.model import Device, DeviceState, short_product_name
@@ -19,8 +19,8 @@ from gpumon.core.units import (
 from gpumon.health.alerts import Thresholds, has_no_sm_work
 from gpumon.present.device_owner import DeviceOwner, IdleDuration, idle_duration, jobs_of, owner_of
 from gpumon.present.metric_style import link_role, memory_role, missing_text, temperature_role
+from gpumon.present.paint.columns import Cells, columns
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, plain, width_of
-from gpumon.present.paint.table import Align, Column
 from gpumon.session.view_state import ViewState
 
 _MAX_USER: Final = 8
@@ -154,13 +154,9 @@ def name_cell(row: DeviceRow, _: int) -> Span:
     return Span(short_name(row.device), value_role(row))
 
 
-def percent_cell(metric: str) -> Callable[[DeviceRow, int], Span]:
-    """A function that returns the cell of a metric in percent."""
-
-    def cell(row: DeviceRow, _: int) -> Span:
-        return Span(value_or_mark(row, metric, percent_text), value_role(row, metric))
-
-    return cell
+def reading_cell(metric: str, text: Callable[[float], str]) -> Callable[[DeviceRow, int], Span]:
+    """A function that returns the cell of a metric."""
+    return lambda row, _: Span(value_or_mark(row, metric, text), value_role(row, metric))
 
 
 def _memory(row: DeviceRow, _: int) -> Span:
@@ -179,20 +175,6 @@ def temperature_cell(row: DeviceRow, _: int) -> Span:
     return _marked(text, temperature_role(row.device, row.thresholds), value_role(row, metric))
 
 
-def _power(row: DeviceRow, _: int) -> Span:
-    return _with_limit(row, "power_watts", "power_limit_watts", number_text)
-
-
-def _sm_clock(row: DeviceRow, _: int) -> Span:
-    return _with_limit(row, "clock_sm_hertz", "clock_sm_max_hertz", megahertz_text)
-
-
-def memory_clock_cell(row: DeviceRow, _: int) -> Span:
-    """The memory clock in MHz."""
-    metric = "clock_memory_hertz"
-    return Span(value_or_mark(row, metric, megahertz_text), value_role(row, metric))
-
-
 def performance_state_cell(row: DeviceRow, _: int) -> Span:
     """The performance state, such as ``P0``."""
     state = row.device.get("performance_state")
@@ -207,14 +189,6 @@ def pcie_cell(row: DeviceRow, _: int) -> Span:
     return _marked(
         f"{number_text(generation)}x{number_text(width)}", link_role(row.device, row.thresholds), value_role(row)
     )
-
-
-def _state(row: DeviceRow, _: int) -> Span:
-    return state_span(row)
-
-
-def _owner(row: DeviceRow, width: int) -> Span:
-    return Span(clipped(plain(owner_spans(row.owner, row.user_width)), width))
 
 
 def owner_spans(owner: DeviceOwner, user_width: int, width: int = _UNLIMITED) -> Line:
@@ -270,11 +244,17 @@ def value_or_mark(row: DeviceRow, metric: str, text: Callable[[float], str]) -> 
     return missing_text(row.device, metric) if value is None else text(value)
 
 
-def _with_limit(row: DeviceRow, metric: str, limit_metric: str, text: Callable[[float | None], str]) -> Span:
+def _with_limit(
+    metric: str, limit_metric: str, text: Callable[[float | None], str]
+) -> Callable[[DeviceRow, int], Span]:
     """A value and its limit."""
-    value, limit = value_or_mark(row, metric, text), row.device.get(limit_metric)
-    is_alone = limit is None and row.device.get(metric) is None
-    return Span(value if is_alone else f"{value}/{text(limit)}", value_role(row, metric))
+
+    def cell(row: DeviceRow, _: int) -> Span:
+        value, limit = value_or_mark(row, metric, text), row.device.get(limit_metric)
+        is_alone = limit is None and row.device.get(metric) is None
+        return Span(value if is_alone else f"{value}/{text(limit)}", value_role(row, metric))
+
+    return cell
 
 
 def _marked(text: str, role: Role, normal: Role) -> Span:
@@ -293,19 +273,20 @@ def device_position(device: Device) -> float:
     return device.index + (0 if device.instance is None else (device.instance.position + 1) / 1000)
 
 
-DEVICE_COLUMNS: Final[tuple[Column[DeviceRow], ...]] = (
-    Column("GPU", 3, index_cell, rank=0),
-    Column("Name", 16, name_cell, rank=6, align=Align.LEFT, min_table_width=100),
-    Column("Util", 4, percent_cell("utilization_gpu_percent"), rank=0),
-    Column("Memory GiB", 10, _memory, rank=1),
-    Column("Temp", 4, temperature_cell, rank=2),
-    Column("Power W", 8, _power, rank=2),
-    Column("SM MHz", 9, _sm_clock, rank=7, min_table_width=100),
-    Column("MemCtl", 6, percent_cell("utilization_memory_percent"), rank=8, min_table_width=118),
-    Column("MemMHz", 6, memory_clock_cell, rank=10, min_table_width=132),
-    Column("Perf", 4, performance_state_cell, rank=9, min_table_width=118),
-    Column("PCIe", 5, pcie_cell, rank=9, min_table_width=118),
-    Column("State", 16, _state, rank=3, align=Align.LEFT),
-    Column("Owner", 20, _owner, rank=4, align=Align.LEFT),
-)
+DEVICE_CELLS: Final[Mapping[str, Cells[DeviceRow]]] = {
+    "gpu": Cells(index_cell),
+    "name": Cells(name_cell),
+    "util": Cells(reading_cell("utilization_gpu_percent", percent_text)),
+    "memory": Cells(_memory),
+    "temperature": Cells(temperature_cell),
+    "power": Cells(_with_limit("power_watts", "power_limit_watts", number_text)),
+    "sm-clock": Cells(_with_limit("clock_sm_hertz", "clock_sm_max_hertz", megahertz_text)),
+    "memory-controller": Cells(reading_cell("utilization_memory_percent", percent_text)),
+    "memory-clock": Cells(reading_cell("clock_memory_hertz", megahertz_text)),
+    "performance-state": Cells(performance_state_cell),
+    "pcie": Cells(pcie_cell),
+    "state": Cells(lambda row, _: state_span(row)),
+    "owner": Cells(lambda row, width: Span(clipped(plain(owner_spans(row.owner, row.user_width)), width))),
+}
+DEVICE_COLUMNS: Final = columns("status", DEVICE_CELLS)
 """The columns of ``gpumon status``; those of the overview are in `gpumon.present.overview_table`."""

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gpumon.core.units import age_text
+from gpumon.present.paint.columns import Cells, columns
 from gpumon.present.paint.line import Role, Span, clipped
-from gpumon.present.paint.table import Align, Column
+from gpumon.present.paint.table import Column
 from gpumon.session.view_state import ViewState
 
 EXAMPLE: Final = "example"
@@ -50,30 +51,22 @@ def recent_rows(state: ViewState) -> tuple[ErrorRow, ...]:
     return (*ooms[:_MAX_RECENT], *rows[:_MAX_RECENT], ErrorRow(EXAMPLE, "example", "A traceback of a training run"))
 
 
-def _column(heading: str, width: int, value: Callable[[ErrorRow], str], **options: Any) -> Column[ErrorRow]:  # noqa: ANN401
-    """A column of texts, which sort and are searched as they are shown."""
+def _cells(value: Callable[[ErrorRow], str], role: Role = Role.DIM) -> Cells[ErrorRow]:
+    """Texts, which sort and are searched as they are shown."""
 
-    def cell(row: ErrorRow, room: int) -> Span:
-        return Span(clipped(value(row), room), Role.ACCENT if row.origin == _HERE else options["role"])
+    def cell(row: ErrorRow, width: int) -> Span:
+        return Span(clipped(value(row), width), Role.ACCENT if row.origin == _HERE else role)
 
-    return Column(
-        heading,
-        width,
-        cell,
-        rank=options["rank"],
-        align=Align.LEFT,
-        stretches=options.get("stretches", False),
-        min_table_width=options.get("min_table_width", 0),
-        id=options["id"],
-        text=value,
-        sort_key=value,
-    )
+    return Cells(cell, value, value)
 
 
-ERROR_COLUMNS: Final[tuple[Column[ErrorRow], ...]] = (
-    _column("Found in", 22, lambda row: row.origin, role=Role.DIM, rank=1, min_table_width=60, id="origin"),
-    _column("Error", 20, lambda row: row.title, role=Role.PLAIN, rank=0, stretches=True, id="error"),
-    _column("Ago", 6, lambda row: row.age, role=Role.DIM, rank=2, id="ago"),
-    _column("Id", 26, lambda row: row.key, role=Role.DIM, rank=3, min_table_width=100, id="id"),
+ERROR_COLUMNS: Final[tuple[Column[ErrorRow], ...]] = columns(
+    "errors",
+    {
+        "origin": _cells(lambda row: row.origin),
+        "error": _cells(lambda row: row.title, Role.PLAIN),
+        "ago": _cells(lambda row: row.age),
+        "id": _cells(lambda row: row.key),
+    },
 )
 """The columns of the list of errors that can be explained."""

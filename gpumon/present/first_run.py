@@ -36,13 +36,7 @@ def _key(text: str) -> Span:
 
 
 def first_run_lines(problem: Problem, width: int, height: int) -> list[Line]:
-    """The text in place of the tables when there is no GPU: why, what to do about it, and what works anyway.
-
-    Args:
-        problem: The problem of the driver.
-        width: Cells of a line.
-        height: Lines of the screen.
-    """
+    """The text in place of the tables when there is no GPU: why, what to do about it, and what works anyway."""
     is_high = height >= _MIN_HEIGHT
     indent = "    " if is_high else " "
     texts = [

@@ -9,13 +9,11 @@ from gpumon.core.text import safe_text
 from gpumon.core.units import MISSING, age_text, bill_energy_text, bytes_text, counted, power_text, range_text
 from gpumon.fleet.model import FleetSnapshot
 from gpumon.fleet.settings import FleetSource, HostsSettings
-from gpumon.operations.fleet.promql import FleetList
+from gpumon.operations.fleet.queries import FleetList, UsageRow
 from gpumon.operations.fleet.report import FleetReport
-from gpumon.operations.fleet.usage import UsageRow
-from gpumon.present.fleet_tables import no_text, unsearched_column
-from gpumon.present.paint.columns import text_column
+from gpumon.present.paint.columns import Cells, columns, names, numbers
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, merged, width_of
-from gpumon.present.paint.table import Align, Column
+from gpumon.present.paint.table import Column
 from gpumon.session.fleet_registry import FleetState
 
 _LATE_FACTOR: Final = 2.5
@@ -181,23 +179,16 @@ def _split_bar(row: UsageRow, width: int) -> Line:
     return merged((Span("█" * active, Role.LOAD_HIGH), Span("▒" * low, Role.LOAD_LOW), Span("░" * idle, Role.GRID)))
 
 
-FLEET_USAGE_COLUMNS: Final[tuple[Column[UsageRow], ...]] = (
-    text_column("User", 8, "user", lambda row: row.user, rank=1, max_width=20),
-    text_column("Job", 14, "job", lambda row: row.job or "no job", max_width=40),
-    unsearched_column("GPU-hours", 10, "hours", lambda row: row.hours, _hours_text),
-    unsearched_column("Active", 9, "active", lambda row: row.active_hours, _hours_text, rank=2),
-    unsearched_column("Low", 9, "low", lambda row: row.low_hours, _hours_text, rank=4),
-    unsearched_column("Idle", 9, "idle", lambda row: row.idle_hours, _hours_text, rank=1),
-    Column(
-        "█ active ▒ low ░ idle",
-        21,
-        _split_bar,
-        5,
-        Align.LEFT,
-        stretches=True,
-        max_width=50,
-        id="split",
-        text=no_text,
-    ),
-    unsearched_column("Energy", 9, "energy", lambda row: row.energy_joules, bill_energy_text, rank=3),
+FLEET_USAGE_COLUMNS: Final[tuple[Column[UsageRow], ...]] = columns(
+    "fleet-usage",
+    {
+        "user": names(lambda row: row.user),
+        "job": names(lambda row: row.job or "no job"),
+        "hours": numbers(lambda row: row.hours, _hours_text, Span),
+        "active": numbers(lambda row: row.active_hours, _hours_text, Span),
+        "low": numbers(lambda row: row.low_hours, _hours_text, Span),
+        "idle": numbers(lambda row: row.idle_hours, _hours_text, Span),
+        "split": Cells(_split_bar),
+        "energy": numbers(lambda row: row.energy_joules, bill_energy_text, Span),
+    },
 )

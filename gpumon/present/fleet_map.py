@@ -1,20 +1,19 @@
 """The map of the fleet: a row for each host, a cell for each of its GPUs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import isnan
 from typing import Final, NamedTuple
 
 from gpumon.core.units import MISSING, age_text, percent_of, percent_text, power_text
-from gpumon.operations.fleet.findings import FindingKind
+from gpumon.operations.fleet.findings import POWER, TOTAL, USED, UTILIZATION, FindingKind
 from gpumon.operations.fleet.report import FleetGroup, FleetReport
-from gpumon.operations.fleet.totals import POWER, TOTAL, USED, UTILIZATION
-from gpumon.present.fleet_tables import unsearched_column
 from gpumon.present.heat_map import MapMode
 from gpumon.present.metric_style import load_role
-from gpumon.present.paint.columns import text_column
+from gpumon.present.paint.columns import Cells, columns, names, numbers
 from gpumon.present.paint.line import Line, Role, Span, clipped, merged
-from gpumon.present.paint.sparkline import BLOCKS
-from gpumon.present.paint.table import Align, Column
+from gpumon.present.paint.sparkline import block
+from gpumon.present.paint.table import Column
 
 _FOUND: Final = "!"
 _ZERO: Final = "·"
@@ -60,15 +59,12 @@ def map_rows(report: FleetReport, metric: FleetMetric) -> Sequence[MapRow]:
     """A row for each host, in the order of the metric."""
     hosts = report.hosts
     if metric is FleetMetric.IDLE:
-        hosts = sorted(hosts, key=lambda host: (not host.positions, -_idle_share(host)))
+        idle = {host.name: 1 - host.totals.busy / len(host.positions) for host in hosts if host.totals.busy is not None}
+        hosts = sorted(hosts, key=lambda host: (not host.positions, -idle.get(host.name, 0.0)))
     cells = max((len(host.positions) for host in hosts), default=1)
     power = report.snapshot.values.get(POWER, ())
     highest = max((value for value in power if not isnan(value)), default=0.0)
     return [MapRow(host, report, metric, cells, highest) for host in hosts]
-
-
-def _idle_share(host: FleetGroup) -> float:
-    return 0.0 if host.totals.busy is None else 1 - host.totals.busy / len(host.positions)
 
 
 def _gpus(row: MapRow, width: int) -> Line:
@@ -81,7 +77,7 @@ def _gpus(row: MapRow, width: int) -> Line:
     for position in row.host.positions[: max(1, width // cell)]:
         percent, text = _READERS[row.metric](row, position)
         role = Role.DIM if percent is None else load_role(percent)
-        glyph = MISSING if percent is None else _ZERO if percent < 1 else _block(percent)
+        glyph = MISSING if percent is None else _ZERO if percent < 1 else block(percent)
         kinds = {finding.kind for finding in findings.get(position, ())}
         if kinds:
             role = Role.ERROR if FindingKind.XID in kinds else Role.WARNING
@@ -95,10 +91,6 @@ def _cell(mark: str, glyph: str, text: str, width: int) -> str:
     if width == 1:
         return mark or glyph
     return f"{mark or ' '}{glyph * (width - 1)}" if width > 2 else f"{mark or glyph}{glyph}"
-
-
-def _block(percent: float) -> str:
-    return BLOCKS[max(0, min(len(BLOCKS) - 1, int(percent / 100 * len(BLOCKS))))]
 
 
 _Reading = tuple[float | None, str]
@@ -138,39 +130,25 @@ _READERS: Final[dict[FleetMetric, Callable[[MapRow, int], _Reading]]] = {
 }
 
 
-def _owner(row: MapRow) -> str:
-    return " ".join((*row.host.users, *row.host.jobs))
+_CELLS: Final[Mapping[str, Cells[MapRow]]] = {
+    "host": names(lambda row: row.host.name, lambda row: Role.PLAIN if row.host.positions else Role.ERROR),
+    "gpus": Cells(_gpus, text=lambda row: "" if row.host.positions else "silent"),
+    "util": numbers(lambda row: row.host.totals.utilization_percent, percent_text, Span),
+    "power": numbers(lambda row: row.host.totals.power_watts, power_text, Span),
+    "age": numbers(lambda row: row.host.age_seconds, age_text, Span),
+    "owner": names(lambda row: " ".join((*row.host.users, *row.host.jobs)), Role.DIM),
+}
 
 
 def map_columns(report: FleetReport | None, metric: FleetMetric) -> Sequence[Column[MapRow]]:
     """The columns; that of the GPUs has room for all GPUs of the largest host."""
     hosts = () if report is None else report.hosts
     cells = 8 if report is None else max((len(host.positions) for host in hosts), default=1)
-    room = _REASON if any(host.problem for host in hosts) else _MIN_CELLS
-    gpus: Column[MapRow] = Column(
-        f"GPUs by {metric.value}",
-        min(40, max(_MIN_CELLS, cells)),
-        _gpus,
-        1,
-        Align.LEFT,
-        stretches=True,
-        max_width=max(room, _MAX_CELL * cells),
-        id="gpus",
-        text=lambda row: "" if row.host.positions else "silent",
-    )
-    return (
-        text_column("Host", 10, "host", lambda row: row.host.name, max_width=24, role=_name_role),
-        gpus,
-        unsearched_column("Util", 5, "util", lambda row: row.host.totals.utilization_percent, percent_text, rank=2),
-        unsearched_column("Power", 8, "power", lambda row: row.host.totals.power_watts, power_text, rank=3),
-        unsearched_column("Age", 4, "age", lambda row: row.host.age_seconds, age_text, rank=4),
-        text_column("Used by", 8, "owner", _owner, rank=5, max_width=60, role=_dim, aliases=("user", "job")),
-    )
-
-
-def _name_role(row: MapRow) -> Role:
-    return Role.PLAIN if row.host.positions else Role.ERROR
-
-
-def _dim(_: MapRow) -> Role:
-    return Role.DIM
+    room = max(_REASON if any(host.problem for host in hosts) else _MIN_CELLS, _MAX_CELL * cells)
+    width = min(40, max(_MIN_CELLS, cells))
+    return [
+        replace(column, heading=f"GPUs by {metric.value}", width=width, max_width=room)
+        if column.id == "gpus"
+        else column
+        for column in columns("fleet-map", _CELLS)
+    ]

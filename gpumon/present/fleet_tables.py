@@ -1,7 +1,6 @@
 """The columns of the tables of the fleet. A cell is made when its row becomes visible."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from gpumon.core.model import short_product_name
@@ -15,14 +14,13 @@ from gpumon.core.units import (
     power_text,
 )
 from gpumon.fleet.model import AGE, FleetGpu
-from gpumon.operations.fleet.findings import FindingKind, FleetFinding
+from gpumon.operations.fleet.findings import CLOCK, POWER, TOTAL, USED, UTILIZATION, FindingKind, FleetFinding
 from gpumon.operations.fleet.report import FleetGroup, FleetReport, job_of
-from gpumon.operations.fleet.totals import CLOCK, POWER, TOTAL, USED, UTILIZATION
 from gpumon.present.metric_style import load_role
 from gpumon.present.paint.bar import fine_bar
-from gpumon.present.paint.columns import number_column, text_column
+from gpumon.present.paint.columns import Cells, columns, names, numbers
 from gpumon.present.paint.line import Line, Role, Span, merged
-from gpumon.present.paint.table import Align, Column, RowT
+from gpumon.present.paint.table import Column, RowT
 
 _BAR: Final = 6
 _OF_SLURM: Final = frozenset({"name", "alloc", "req", "used"})
@@ -63,39 +61,9 @@ class FindingRow(NamedTuple):
         return None if position is None else self.report.snapshot.gpus[position]
 
 
-def unsearched_column(
-    heading: str,
-    width: int,
-    column_id: str,
-    value: Callable[[RowT], float | None],
-    text: Callable[[float | None], str],
-    *,
-    rank: int = 0,
-) -> Column[RowT]:
-    """A column of numbers that filters find by expressions: their texts, for thousands of rows, would take time."""
-    return replace(number_column(heading, width, column_id, value, text, rank=rank, span=Span), text=no_text)
-
-
-def percent_column(value: Callable[[RowT], float | None], rank: int) -> Column[RowT]:
+def _utilization(value: Callable[[RowT], float | None]) -> Cells[RowT]:
     """The utilization as a number, with a bar where there is room."""
-    return Column(
-        "Util",
-        5,
-        lambda row, width: _percent_line(value(row), width),
-        rank,
-        Align.LEFT,
-        stretches=True,
-        max_width=_BAR + 6,
-        id="util",
-        sort_key=value,
-        descending_first=True,
-        text=no_text,
-    )
-
-
-def no_text(_: object) -> str:
-    """The text of a column that words of a filter do not search."""
-    return ""
+    return Cells(lambda row, width: _percent_line(value(row), width), value)
 
 
 def _percent_line(percent: float | None, width: int) -> Line:
@@ -106,63 +74,49 @@ def _percent_line(percent: float | None, width: int) -> Line:
     return merged((Span(f"{text} "), *fine_bar(share, width - 5, load_role(percent))))
 
 
-def _group_columns(heading: str, first: str) -> tuple[Column[FleetGroup], ...]:
-    """The columns of hosts, jobs and users."""
-
-    def findings_text(row: FleetGroup) -> str:
-        return (f"! {row.findings}" if row.findings else "") if row.positions else "! silent"
-
-    def name_role(row: FleetGroup) -> Role:
-        return Role.PLAIN if row.positions else Role.ERROR
-
-    def findings_role(row: FleetGroup) -> Role:
-        return Role.WARNING if row.positions else Role.ERROR
-
-    requested = "Alloc" if first == "host" else "Req"
-    is_job = first == "job"
-    columns: tuple[Column[FleetGroup], ...] = (
-        text_column(heading, 14, first, lambda row: row.name, max_width=40 if is_job else 28, role=name_role),
-        text_column("Name", 10, "name", lambda row: row.title, rank=6, max_width=30),
-        unsearched_column("GPUs", 5, "gpus", lambda row: len(row.positions), count_text, rank=1),
-        unsearched_column(requested, 5, requested.lower(), lambda row: row.requested, count_text, rank=2),
-        unsearched_column("Used", 5, "used", lambda row: row.used, count_text, rank=2),
-        unsearched_column("Busy", 5, "busy", lambda row: row.totals.busy, count_text, rank=5 if first == "host" else 7),
-        percent_column(lambda row: row.totals.utilization_percent, 2),
-        unsearched_column("Memory", 9, "mem", lambda row: row.totals.used_bytes, bytes_text, rank=3),
-        unsearched_column("Power", 8, "power", lambda row: row.totals.power_watts, power_text, rank=4),
-        unsearched_column("Hosts", 5, "hosts", lambda row: row.hosts, count_text, rank=6),
-        text_column("Jobs", 10, "jobs", lambda row: " ".join(row.jobs), rank=8, max_width=40, aliases=("job",)),
-        text_column(
-            "Users",
-            8,
-            "users",
-            lambda row: " ".join(row.users),
-            rank=2 if is_job else 9,
-            max_width=20,
-            aliases=("user",),
-        ),
-        text_column("Model", 14, "model", lambda row: short_product_name(row.model), rank=10, min_table_width=100),
-        unsearched_column("Age", 4, "age", lambda row: row.age_seconds, age_text, rank=7),
-        text_column("Found", 8, "found", findings_text, rank=4, role=findings_role),
-    )
-    hidden = {f"{first}s"} | ({"name"} if first != "job" else set()) | ({"used"} if first == "host" else set())
-    return tuple(column for column in columns if column.id not in hidden)
+def _group_role(role: Role) -> Callable[[FleetGroup], Role]:
+    """The role of a text about a group; one without GPUs is silent."""
+    return lambda row: role if row.positions else Role.ERROR
 
 
-def without_slurm(columns: Sequence[Column[FleetGroup]]) -> Sequence[Column[FleetGroup]]:
+_GROUP_NAME: Final = names(lambda row: row.name, _group_role(Role.PLAIN))
+_REQUESTED: Final[Cells[FleetGroup]] = numbers(lambda row: row.requested, count_text, Span)
+_GROUP_CELLS: Final[Mapping[str, Cells[FleetGroup]]] = {
+    "host": _GROUP_NAME,
+    "job": _GROUP_NAME,
+    "user": _GROUP_NAME,
+    "name": names(lambda row: row.title),
+    "gpus": numbers(lambda row: len(row.positions), count_text, Span),
+    "alloc": _REQUESTED,
+    "req": _REQUESTED,
+    "used": numbers(lambda row: row.used, count_text, Span),
+    "busy": numbers(lambda row: row.totals.busy, count_text, Span),
+    "util": _utilization(lambda row: row.totals.utilization_percent),
+    "mem": numbers(lambda row: row.totals.used_bytes, bytes_text, Span),
+    "power": numbers(lambda row: row.totals.power_watts, power_text, Span),
+    "hosts": numbers(lambda row: row.hosts, count_text, Span),
+    "jobs": names(lambda row: " ".join(row.jobs)),
+    "users": names(lambda row: " ".join(row.users)),
+    "model": names(lambda row: short_product_name(row.model)),
+    "age": numbers(lambda row: row.age_seconds, age_text, Span),
+    "found": names(
+        lambda row: "! silent" if not row.positions else f"! {row.findings}" if row.findings else "",
+        _group_role(Role.WARNING),
+    ),
+}
+"""Columns of hosts, jobs and users."""
+FLEET_HOST_COLUMNS: Final = columns("fleet-hosts", _GROUP_CELLS)
+FLEET_JOB_COLUMNS: Final = columns("fleet-jobs", _GROUP_CELLS)
+FLEET_USER_COLUMNS: Final = columns("fleet-users", _GROUP_CELLS)
+
+
+def without_slurm(shown: Sequence[Column[FleetGroup]]) -> Sequence[Column[FleetGroup]]:
     """The columns that have values without Slurm."""
-    return tuple(column for column in columns if column.id not in _OF_SLURM)
+    return tuple(column for column in shown if column.id not in _OF_SLURM)
 
 
-FLEET_HOST_COLUMNS: Final = _group_columns("Host", "host")
-FLEET_JOB_COLUMNS: Final = _group_columns("Job", "job")
-FLEET_USER_COLUMNS: Final = _group_columns("User", "user")
-
-
-def _gpu_column(
-    heading: str, width: int, column_id: str, metric_id: str, text: Callable[[float | None], str], *, rank: int
-) -> Column[GpuRow]:
-    return unsearched_column(heading, width, column_id, lambda row: row.value(metric_id), text, rank=rank)
+def _values(metric_id: str, text: Callable[[float | None], str] = number_text) -> Cells[GpuRow]:
+    return numbers(lambda row: row.value(metric_id), text, Span)
 
 
 def _label_number(label: str) -> float | str:
@@ -170,30 +124,28 @@ def _label_number(label: str) -> float | str:
     return float(number) if number.isascii() and number.isdecimal() and len(number) < 9 else label
 
 
-FLEET_GPU_COLUMNS: Final[tuple[Column[GpuRow], ...]] = (
-    text_column("Host", 12, "host", lambda row: row.gpu.host, max_width=28),
-    Column(
-        "GPU",
-        4,
-        lambda row, _: Span(row.gpu.label),
-        id="gpu",
-        sort_key=lambda row: _label_number(row.gpu.label),
-        text=lambda row: row.gpu.label,
-    ),
-    percent_column(lambda row: row.value(UTILIZATION), 1),
-    _gpu_column("Memory", 8, "mem", USED, bytes_text, rank=2),
-    _gpu_column("Total", 8, "total", TOTAL, bytes_text, rank=9),
-    _gpu_column("Power", 6, "power", POWER, power_text, rank=3),
-    _gpu_column("Temp", 4, "temp", "temperature_celsius", number_text, rank=5),
-    _gpu_column("MHz", 5, "clock", CLOCK, megahertz_text, rank=6),
-    _gpu_column("SM%", 4, "sm", "sm_activity_percent", number_text, rank=11),
-    _gpu_column("Tens%", 5, "tensor", "tensor_activity_percent", number_text, rank=10),
-    _gpu_column("DRAM%", 5, "dram", "dram_activity_percent", number_text, rank=12),
-    text_column("User", 8, "user", lambda row: row.gpu.user, rank=4),
-    text_column("Job", 8, "job", lambda row: job_of(row.gpu), rank=4, max_width=30, aliases=("pod", "namespace")),
-    text_column("Model", 14, "model", lambda row: short_product_name(row.gpu.model), rank=13, min_table_width=130),
-    _gpu_column("Age", 4, "age", AGE, age_text, rank=5),
-    text_column("Found", 8, "found", lambda row: row.finding, rank=4, max_width=24, role=lambda _: Role.WARNING),
+FLEET_GPU_COLUMNS: Final[tuple[Column[GpuRow], ...]] = columns(
+    "fleet-gpus",
+    {
+        "host": names(lambda row: row.gpu.host),
+        "gpu": Cells(
+            lambda row, _: Span(row.gpu.label), lambda row: _label_number(row.gpu.label), lambda row: row.gpu.label
+        ),
+        "util": _utilization(lambda row: row.value(UTILIZATION)),
+        "mem": _values(USED, bytes_text),
+        "total": _values(TOTAL, bytes_text),
+        "power": _values(POWER, power_text),
+        "temp": _values("temperature_celsius"),
+        "clock": _values(CLOCK, megahertz_text),
+        "sm": _values("sm_activity_percent"),
+        "tensor": _values("tensor_activity_percent"),
+        "dram": _values("dram_activity_percent"),
+        "user": names(lambda row: row.gpu.user),
+        "job": names(lambda row: job_of(row.gpu)),
+        "model": names(lambda row: short_product_name(row.gpu.model)),
+        "age": _values(AGE, age_text),
+        "found": names(lambda row: row.finding, Role.WARNING),
+    },
 )
 
 
@@ -202,15 +154,18 @@ def _finding_role(row: FindingRow) -> Role:
     return Role.ERROR if is_severe else Role.WARNING
 
 
-def _of_gpu(text: Callable[[FleetGpu], str]) -> Callable[[FindingRow], str]:
-    return lambda row: "" if row.gpu is None else text(row.gpu)
+def _of_gpu(text: Callable[[FleetGpu], str]) -> Cells[FindingRow]:
+    return names(lambda row: "" if row.gpu is None else text(row.gpu))
 
 
-FLEET_FINDING_COLUMNS: Final[tuple[Column[FindingRow], ...]] = (
-    text_column("Finding", 17, "finding", lambda row: f"! {row.finding.kind.value}", role=_finding_role),
-    text_column("Host", 12, "host", lambda row: row.finding.host, rank=1, max_width=16),
-    text_column("GPU", 4, "gpu", _of_gpu(lambda gpu: gpu.label), rank=1),
-    text_column("Evidence", 18, "evidence", lambda row: row.finding.text, rank=1, max_width=90),
-    text_column("User", 8, "user", _of_gpu(lambda gpu: gpu.user), rank=4, min_table_width=100),
-    text_column("Job", 10, "job", _of_gpu(job_of), rank=3, max_width=14, min_table_width=100),
+FLEET_FINDING_COLUMNS: Final[tuple[Column[FindingRow], ...]] = columns(
+    "fleet-findings",
+    {
+        "finding": names(lambda row: f"! {row.finding.kind.value}", _finding_role),
+        "host": names(lambda row: row.finding.host),
+        "gpu": _of_gpu(lambda gpu: gpu.label),
+        "evidence": names(lambda row: row.finding.text),
+        "user": _of_gpu(lambda gpu: gpu.user),
+        "job": _of_gpu(job_of),
+    },
 )

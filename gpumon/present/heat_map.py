@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 from math import ceil
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from typing_extensions import Self
 
@@ -16,7 +16,7 @@ from gpumon.present.device_table import DeviceRow, owner_spans, value_or_mark
 from gpumon.present.limits import limit_of
 from gpumon.present.metric_style import load_role, temperature_role
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, merged, plain, width_of
-from gpumon.present.paint.sparkline import BLOCKS
+from gpumon.present.paint.sparkline import block
 from gpumon.present.time_axis import TimeWindow, axis_text
 
 _ZERO: Final = "·"
@@ -40,9 +40,6 @@ _MIN_SHADED_SHARE: Final = 0.01
 _READING_CELLS: Final = 8
 _OWNER_CELLS: Final = 28
 _MIN_WIDTH_FOR_OWNER: Final = 100
-
-
-ModeT = TypeVar("ModeT", bound="MapMode")
 
 
 class MapMode(Enum):
@@ -132,13 +129,7 @@ _LAYOUTS: Final = (
 
 
 def heat_map_height(rows: Sequence[DeviceRow], width: int, max_lines: int) -> int:
-    """The number of lines that a map takes.
-
-    Args:
-        rows: The devices.
-        width: Cells of a line.
-        max_lines: The largest possible number.
-    """
+    """The number of lines that a map takes."""
     labels = max((width_of(row.device.label) for row in rows), default=1)
     _, columns = _layout(len(rows), labels, width, max_lines)
     return max(1, min(max_lines, ceil(len(rows) / columns)))
@@ -265,7 +256,7 @@ def _value(row: DeviceRow, mode: HeatMode) -> tuple[str, str, Role]:
         return _STALE, text, Role.WARNING
     if percent < 1:
         return _ZERO, text, Role.DIM
-    return BLOCKS[min(len(BLOCKS) - 1, int(percent / 100 * len(BLOCKS)))], text, role
+    return block(percent), text, role
 
 
 _Reading = tuple[float | None, str, Role]

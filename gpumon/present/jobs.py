@@ -7,9 +7,9 @@ from gpumon.core.text import ELLIPSIS
 from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text, short_time_text
 from gpumon.health.alerts import ranges_text
 from gpumon.operations.training_jobs.report import TrainingJobReport, TrainingJobState
-from gpumon.present.paint.columns import number_column, text_column
+from gpumon.present.paint.columns import Cells, columns, names, numbers
 from gpumon.present.paint.line import Line, Role, Span, clipped, dim_if_missing, line, width_of, wrapped
-from gpumon.present.paint.table import Align, Column
+from gpumon.present.paint.table import Column
 from gpumon.session.view_state import ViewState
 
 _STATE_TEXTS: Final = {
@@ -44,18 +44,13 @@ def jobs_title(reports: Sequence[TrainingJobReport]) -> tuple[str, str]:
     """The title of the screen, and details for its right side."""
     ranks = sum(report.running_ranks for report in reports)
     counts = [(state, sum(report.state is state for report in reports)) for state in _ATTENTION]
-    details = [f"{count} {_words(state)}" for state, count in counts if count]
+    details = [f"{count} {_STATE_TEXTS[state].partition(' ')[2]}" for state, count in counts if count]
     return f"{counted(len(reports), 'job')}, {counted(ranks, 'rank')} on this host", ", ".join(details)
 
 
 def no_jobs_text(view: ViewState) -> str:
     """What stands in the place of the rows if there are none."""
     return _NO_JOBS if view.jobs.is_read else _NOT_READ
-
-
-def job_key(report: TrainingJobReport) -> str:
-    """Identifies a job over time."""
-    return report.key
 
 
 def headline_lines(report: TrainingJobReport | None, width: int, height: int) -> list[Line]:
@@ -79,13 +74,7 @@ def headline_lines(report: TrainingJobReport | None, width: int, height: int) ->
 
 
 def evidence_lines(report: TrainingJobReport, width: int, height: int) -> list[Line]:
-    """What speaks for the verdict on a job, one sentence each.
-
-    Args:
-        report: The job.
-        width: Cells of a line.
-        height: Number of lines.
-    """
+    """What speaks for the verdict on a job, one sentence each."""
     sentences = () if report.verdict is None else report.verdict.evidence
     texts = [text for sentence in sentences for text in wrapped(f"· {sentence}", max(20, width - 2))]
     return [line(Span(f" {text}", Role.DIM)) for text in texts[:height]]
@@ -99,14 +88,6 @@ def job_title(report: TrainingJobReport) -> tuple[str, str]:
         f"{report.name} of {report.user}:{launcher} {report.short_id}",
         f"{step}{_ranks_text(report)} {'rank' if _ranks_text(report) == '1' else 'ranks'}",
     )
-
-
-def _words(state: TrainingJobState) -> str:
-    return _STATE_TEXTS[state].partition(" ")[2]
-
-
-def _state_span(report: TrainingJobReport) -> Span:
-    return Span(_STATE_TEXTS[report.state], _STATE_ROLES.get(report.state, Role.DIM))
 
 
 def _ranks_text(report: TrainingJobReport) -> str:
@@ -132,61 +113,29 @@ def _rate_text(value: float | None) -> str:
     return number_text(value, decimals)
 
 
-JOB_COLUMNS: Final[tuple[Column[TrainingJobReport], ...]] = (
-    text_column("User", 9, "user", lambda report: report.user, rank=3),
-    text_column("What", 12, "name", lambda report: report.name, max_width=36),
-    text_column(
-        "Started by", 10, "launcher", lambda report: report.launcher, rank=6, min_table_width=90, missing=MISSING
-    ),
-    Column(
-        "Job",
-        14,
-        lambda report, _: Span(report.short_id),
-        8,
-        Align.LEFT,
-        stretches=True,
-        max_width=40,
-        id="id",
-        text=lambda report: report.id,
-        sort_key=lambda report: report.id,
-        min_table_width=130,
-    ),
-    Column(
-        "Ranks",
-        7,
-        lambda report, _: Span(_ranks_text(report)),
-        1,
-        id="ranks",
-        sort_key=lambda report: report.running_ranks,
-        descending_first=True,
-    ),
-    Column(
-        "GPUs",
-        8,
-        lambda report, width: dim_if_missing(gpus_text([gpu.label for gpu in report.gpus], width)),
-        2,
-        Align.LEFT,
-        stretches=True,
-        max_width=20,
-        id="gpus",
-        sort_key=lambda report: len(report.gpus),
-        descending_first=True,
-    ),
-    number_column("Step", 8, "step", lambda report: report.step_seconds, short_time_text, rank=3),
-    number_column("Steps/s", 7, "rate", lambda report: report.steps_per_second, _rate_text, rank=5),
-    number_column("SM%", 4, "sm", lambda report: report.sm_percent, number_text, rank=4),
-    number_column("GPU mem", 8, "memory", lambda report: report.memory_bytes, bytes_text, rank=4),
-    text_column("Probe", 13, "probe", lambda report: report.probe, rank=7, min_table_width=100, missing=MISSING),
-    Column(
-        "State",
-        16,
-        lambda report, _: _state_span(report),
-        0,
-        Align.LEFT,
-        id="state",
-        sort_key=lambda report: _STATE_TEXTS[report.state],
-        text=lambda report: f"{_STATE_TEXTS[report.state]} {report.state.value}",
-    ),
-    number_column("Since", 6, "since", lambda report: report.since_seconds, duration_text, rank=2),
+JOB_COLUMNS: Final[tuple[Column[TrainingJobReport], ...]] = columns(
+    "jobs",
+    {
+        "user": names(lambda report: report.user),
+        "name": names(lambda report: report.name),
+        "launcher": names(lambda report: report.launcher, missing=MISSING),
+        "id": Cells(lambda report, _: Span(report.short_id), lambda report: report.id, lambda report: report.id),
+        "ranks": Cells(lambda report, _: Span(_ranks_text(report)), lambda report: report.running_ranks),
+        "gpus": Cells(
+            lambda report, width: dim_if_missing(gpus_text([gpu.label for gpu in report.gpus], width)),
+            lambda report: len(report.gpus),
+        ),
+        "step": numbers(lambda report: report.step_seconds, short_time_text),
+        "rate": numbers(lambda report: report.steps_per_second, _rate_text),
+        "sm": numbers(lambda report: report.sm_percent),
+        "memory": numbers(lambda report: report.memory_bytes, bytes_text),
+        "probe": names(lambda report: report.probe, missing=MISSING),
+        "state": Cells(
+            lambda report, _: Span(_STATE_TEXTS[report.state], _STATE_ROLES.get(report.state, Role.DIM)),
+            lambda report: _STATE_TEXTS[report.state],
+            lambda report: f"{_STATE_TEXTS[report.state]} {report.state.value}",
+        ),
+        "since": numbers(lambda report: report.since_seconds, duration_text),
+    },
 )
 """All columns of the table of jobs."""

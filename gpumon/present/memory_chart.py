@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from gpumon.core.units import bytes_text
-from gpumon.operations.torch_processes import Owner
+from gpumon.operations.gpu_processes import Owner
 from gpumon.present.chart_lines import AREA_GLYPH, axis_line
 from gpumon.present.paint.area import Form, PlotSeries, area_chart, gutter, with_scale
 from gpumon.present.paint.line import Line, Role, Span, clipped, line

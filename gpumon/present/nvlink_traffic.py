@@ -18,12 +18,7 @@ _DIRECTIONS: Final = (("out", "transmit_bytes_per_second"), ("in", "receive_byte
 
 
 def traffic_lines(gpus: Sequence[LinkedGpu], width: int) -> Iterator[Line]:
-    """The rates between the last two readings; GPUs without rates have the reason in their place.
-
-    Args:
-        gpus: The GPUs.
-        width: Cells of a line.
-    """
+    """The rates between the last two readings; GPUs without rates have the reason in their place."""
     reasons = {gpu.index: reason for gpu in gpus if (reason := _why_none(gpu)) is not None}
     linked = [gpu for gpu in gpus if gpu.index not in reasons]
     if linked:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import Device, DeviceState
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import ProblemCode
 from gpumon.core.store import BUCKET_SECONDS, Store
 from gpumon.core.units import (
     MISSING,
@@ -244,7 +244,10 @@ def panel_lines(row: DeviceRow, width: int, height: int, torch: AllocatorStatist
 def _activity(device: Device, width: int, *, has_bars: bool) -> list[Line]:
     if all(device.get(metric) is None for _, metric in _ACTIVITY):
         problem = device.problems.get(_ACTIVITY[0][1])
-        return [line(Span("SM, tensor, DRAM activity ", Role.DIM), MISSING), *_reason(problem, width)]
+        lines = [line(Span("SM, tensor, DRAM activity ", Role.DIM), MISSING)]
+        if problem is not None and problem.code is not ProblemCode.NOT_READ:  # gpumon reads it in a moment
+            lines.append(cut((Span(problem.reason, Role.DIM),), width))
+        return lines
     if not has_bars:
         pairs = [f"{label} {_percent_text(device, metric)}" for label, metric in _ACTIVITY]
         return [line("  ".join(pairs))]
@@ -254,13 +257,6 @@ def _activity(device: Device, width: int, *, has_bars: bool) -> list[Line]:
         bar = fine_bar(None if value is None else value / 100, width - 8 - 5, Role.ACTIVITY)
         lines.append(line(Span(f"{label:<8}", Role.DIM), *bar, f"{_percent_text(device, metric):>5}"))
     return lines
-
-
-def _reason(problem: Problem | None, width: int) -> list[Line]:
-    """Why the activity is missing, unless gpumon reads it in a moment."""
-    if problem is None or problem.code is ProblemCode.NOT_READ:
-        return []
-    return [cut((Span(problem.reason, Role.DIM),), width)]
 
 
 def _percent_text(device: Device, metric: str) -> str:
@@ -279,15 +275,11 @@ def _link(device: Device, label: str, name: str) -> Line:
         f"{compact_rate_text(sent):<5}B/s",
     )
     if name == "nvlink":
-        return line(*parts, Span(_nvlink_text(device), Role.DIM))
+        links = device.get("nvlink_links_count")
+        return line(*parts, Span("" if links is None else f" {links:.0f} links", Role.DIM))
     generation, lanes = device.get("pcie_generation"), device.get("pcie_width")
     known = generation is not None and lanes is not None
     return line(*parts, Span(f" gen {generation:.0f} x{lanes:.0f}" if known else "", Role.DIM))
-
-
-def _nvlink_text(device: Device) -> str:
-    links = device.get("nvlink_links_count")
-    return "" if links is None else f" {links:.0f} links"
 
 
 def _clock(row: DeviceRow) -> Line:

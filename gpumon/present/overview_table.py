@@ -7,18 +7,16 @@ from typing import Final
 
 from gpumon.core.model import Device, DeviceState
 from gpumon.core.store import BUCKET_SECONDS
-from gpumon.core.units import age_text, compact_gibibytes_text, megahertz_text, number_text, percent_of, percent_text
+from gpumon.core.units import age_text, compact_gibibytes_text, megahertz_text, percent_of, percent_text
 from gpumon.present.device_table import (
+    DEVICE_CELLS,
     DeviceRow,
     device_position,
     index_cell,
-    memory_clock_cell,
     name_cell,
     notable_state,
     owner_spans,
-    pcie_cell,
-    percent_cell,
-    performance_state_cell,
+    reading_cell,
     shares_memory,
     state_span,
     temperature_cell,
@@ -27,16 +25,15 @@ from gpumon.present.device_table import (
 )
 from gpumon.present.metric_style import load_role, memory_role
 from gpumon.present.paint.bar import fine_bar
+from gpumon.present.paint.columns import Cells, columns
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, merged, width_of
 from gpumon.present.paint.sparkline import dotted_history
-from gpumon.present.paint.table import GAP, Align, Column, PlacedColumn, Quantity, cell_spans, table_width
+from gpumon.present.paint.table import GAP, Column, PlacedColumn, cell_spans, table_width
 
 ALERTS_HINT: Final = "→ 6 shows what to do"
 """Where the alerts screen is, which says what to do about a GPU that does not respond."""
 _PERCENT_CELLS: Final = 5
 _MEMORY_CELLS: Final = 11
-_GIB: Final = 1 << 30
-_MIN_DECIMAL_GIB: Final = 9.95
 _IDENTITY: Final = frozenset({"gpu", "name"})
 """Columns that a device keeps when it does not respond."""
 _AFTER_STATE: Final = frozenset({"util-history", "memory-history"})
@@ -129,21 +126,6 @@ def _bar_and_text(  # noqa: PLR0917 - what a bar has
     return line(*fine_bar(percent / 100, cells, Role.DIM if is_old else role), text)
 
 
-def _power(row: DeviceRow, _: int) -> Span:
-    """The power. At its limit, it is what a busy GPU draws."""
-    text = value_or_mark(row, "power_watts", lambda value: f"{number_text(value)} W")
-    return Span(text, value_role(row, "power_watts"))
-
-
-def _clock(row: DeviceRow, _: int) -> Span:
-    metric = "clock_sm_hertz"
-    return Span(value_or_mark(row, metric, megahertz_text), value_role(row, metric))
-
-
-def _state(row: DeviceRow, _: int) -> Span:
-    return state_span(row)
-
-
 def _history(row: DeviceRow, width: int) -> Span:
     values = row.history("utilization_gpu_percent", width)
     return Span(dotted_history(values, 100, row.marks(width)), Role.GPU_HISTORY)
@@ -155,18 +137,9 @@ def _memory_history(row: DeviceRow, width: int) -> Span:
     return Span(dotted_history(values, total, row.marks(width)), Role.MEMORY_HISTORY)
 
 
-def history_heading(width: int) -> str:
-    """The time range of a history."""
-    return f"Last {age_text(width * BUCKET_SECONDS)}"
-
-
-def _memory_history_heading(width: int) -> str:
-    return f"Memory {age_text(width * BUCKET_SECONDS)}"
-
-
-def _sort_owner(row: DeviceRow) -> str:
-    """Free GPUs first, then by user and program."""
-    return "" if row.owner.is_free else f"{row.owner.user} {row.owner.program}"
+def _history_heading(label: str) -> Callable[[int], str]:
+    """A function that returns the time range of a history."""
+    return lambda width: f"{label} {age_text(width * BUCKET_SECONDS)}"
 
 
 def _owner(row: DeviceRow, width: int) -> Line:
@@ -199,143 +172,31 @@ def _sort_state(row: DeviceRow) -> str:
 
 _STATE_ORDER: Final = {Role.ERROR: 0, Role.WARNING: 1}
 
-OVERVIEW_COLUMNS: Final[tuple[Column[DeviceRow], ...]] = (
-    Column("GPU", 3, index_cell, rank=0, align=Align.LEFT, id="gpu", sort_key=lambda row: device_position(row.device)),
-    Column(
-        "Name",
-        12,
-        name_cell,
-        rank=5,
-        align=Align.LEFT,
-        id="name",
-        sort_key=lambda row: row.device.name,
-        text=lambda row: row.device.name or "",
-        is_optional=True,
-    ),
-    Column(
-        "Util",
-        9,
-        _utilization,
-        rank=0,
-        align=Align.LEFT,
-        stretches=True,
-        max_width=26,
-        id="util",
-        sort_key=_reading("utilization_gpu_percent"),
-        descending_first=True,
-    ),
-    Column(
-        "Memory",
-        16,
-        _memory,
-        rank=1,
-        align=Align.LEFT,
-        stretches=True,
-        max_width=32,
-        id="memory",
-        sort_key=_reading("memory_used_bytes"),
-        descending_first=True,
-        quantity=Quantity.BYTES,
-    ),
-    Column(
-        "Temp",
-        4,
-        temperature_cell,
-        rank=2,
-        id="temperature",
-        sort_key=_reading("temperature_celsius"),
-        descending_first=True,
-    ),
-    Column(
-        "Power",
-        6,
-        _power,
-        rank=2,
-        id="power",
-        sort_key=_reading("power_watts"),
-        descending_first=True,
-    ),
-    Column(
-        "MHz",
-        4,
-        _clock,
-        rank=6,
-        min_table_width=90,
-        id="sm-clock",
-        sort_key=_reading("clock_sm_hertz", 1e6),
-        descending_first=True,
-    ),
-    Column(
-        "State",
-        11,
-        _state,
-        rank=3,
-        align=Align.LEFT,
-        min_table_width=_MIN_STATE_WIDTH,
-        id="state",
-        sort_key=_sort_state,
-    ),
-    Column(
-        "MemCtl",
-        6,
-        percent_cell("utilization_memory_percent"),
-        rank=8,
-        min_table_width=190,
-        id="memory-controller",
-        sort_key=_reading("utilization_memory_percent"),
-        descending_first=True,
-    ),
-    Column(
-        "MemMHz",
-        6,
-        memory_clock_cell,
-        rank=10,
-        id="memory-clock",
-        sort_key=_reading("clock_memory_hertz", 1e6),
-        descending_first=True,
-        is_optional=True,
-    ),
-    Column(
-        "Perf",
-        4,
-        performance_state_cell,
-        rank=9,
-        id="performance-state",
-        sort_key=_reading("performance_state"),
-        is_optional=True,
-    ),
-    Column("PCIe", 5, pcie_cell, rank=9, min_table_width=180, id="pcie", sort_key=_reading("pcie_generation")),
-    Column(
-        history_heading,
-        8,
-        _history,
-        rank=5,
-        align=Align.LEFT,
-        stretches=True,
-        id="util-history",
-        text=lambda _: "",
-    ),
-    Column(
-        _memory_history_heading,
-        8,
-        _memory_history,
-        rank=5,
-        align=Align.LEFT,
-        stretches=True,
-        id="memory-history",
-        text=lambda _: "",
-        is_optional=True,
-    ),
-    Column(
-        "Owner",
-        15,
-        _owner,
-        rank=3,
-        align=Align.LEFT,
-        stretches=True,
-        max_width=38,
-        id="owner",
-        sort_key=_sort_owner,
-    ),
+OVERVIEW_COLUMNS: Final[tuple[Column[DeviceRow], ...]] = columns(
+    "devices",
+    {
+        "gpu": Cells(index_cell, lambda row: device_position(row.device)),
+        "name": Cells(name_cell, lambda row: row.device.name, lambda row: row.device.name or ""),
+        "util": Cells(_utilization, _reading("utilization_gpu_percent")),
+        "memory": Cells(_memory, _reading("memory_used_bytes")),
+        "temperature": Cells(temperature_cell, _reading("temperature_celsius")),
+        # The power has no limit here: at its limit, it is what a busy GPU draws.
+        "power": Cells(reading_cell("power_watts", "{:.0f} W".format), _reading("power_watts")),
+        "sm-clock": Cells(reading_cell("clock_sm_hertz", megahertz_text), _reading("clock_sm_hertz", 1e6)),
+        "state": Cells(lambda row, _: state_span(row), _sort_state),
+        **{
+            name: replace(DEVICE_CELLS[name], sort_key=_reading(metric, scale))
+            for name, metric, scale in (
+                ("memory-controller", "utilization_memory_percent", 1),
+                ("memory-clock", "clock_memory_hertz", 1e6),
+                ("performance-state", "performance_state", 1),
+                ("pcie", "pcie_generation", 1),
+            )
+        },
+        "util-history": Cells(_history, heading=_history_heading("Last")),
+        "memory-history": Cells(_memory_history, heading=_history_heading("Memory")),
+        # Free GPUs first, then by user and program.
+        "owner": Cells(_owner, lambda row: "" if row.owner.is_free else f"{row.owner.user} {row.owner.program}"),
+    },
 )
 """Columns of the overview, those that fit."""

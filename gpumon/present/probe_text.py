@@ -5,7 +5,7 @@ from typing import Final
 
 from gpumon.core.allocator import AllocatorStatistics, ProbeReading, ProbeState
 from gpumon.core.units import age_text, bytes_text, counted
-from gpumon.operations.torch_processes import Owner
+from gpumon.operations.gpu_processes import Owner
 from gpumon.present.paint.line import Line, Role, Span, clipped, line
 from gpumon.probe.messages import Probe
 

@@ -9,8 +9,7 @@ from gpumon.core.model import Device
 from gpumon.core.problems import Problem
 from gpumon.core.steps import StepProgress
 from gpumon.core.units import MISSING, bytes_text, duration_text, local_time_text, short_time_text, spaced_percent_text
-from gpumon.operations.process_details import ProcessDetails, cuda_numbering
-from gpumon.operations.process_origin import ProcessOrigin
+from gpumon.operations.process_details import ProcessDetails, ProcessOrigin, cuda_numbering
 from gpumon.present.entries import Entry
 from gpumon.present.paint.area import PlotSeries, area_chart, with_scale
 from gpumon.present.paint.line import Line, Role, Span, cut, plain, width_of
@@ -70,12 +69,7 @@ class ChartGrid(NamedTuple):
 
 
 def chart_grid(width: int, height: int) -> ChartGrid:
-    """The arrangement of the charts.
-
-    Args:
-        width: Cells of a line.
-        height: Lines of the screen.
-    """
+    """The arrangement of the charts."""
     across = 2 if width >= _MIN_TWO_COLUMNS else 1
     rows = min(_MAX_ROWS, int(height * _CHART_SHARE) // (len(ProcessSeries._fields) // across) - 1)
     return ChartGrid(across, (width - 1) // across, rows if rows >= _MIN_ROWS else 0)

@@ -3,16 +3,23 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from gpumon.core.model import Frame, Process
 from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text
-from gpumon.operations.process_origin import ProcessOrigin
+from gpumon.operations.process_details import ProcessOrigin
 from gpumon.present.device_owner import MIN_IDLE_SECONDS
-from gpumon.present.paint.columns import text_column
+from gpumon.present.paint.columns import Cells, columns, names
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, dim_if_missing, line
-from gpumon.present.paint.table import Align, Column, PlacedColumn, Quantity, row_line, table_width
-from gpumon.present.process_table import ProcessRow, process_columns, process_key, process_rows, unread_line
+from gpumon.present.paint.table import Column, PlacedColumn, row_line, table_width
+from gpumon.present.process_table import (
+    PROCESS_CELLS,
+    ProcessRow,
+    process_columns,
+    process_key,
+    process_rows,
+    unread_line,
+)
 from gpumon.session.process_registry import Identity, identity_of
 from gpumon.session.view_state import ViewState
 
@@ -210,9 +217,6 @@ def no_rows_text(state: ViewState) -> str:
     return next((alert.detail for alert in state.alerts), "There is no GPU.")
 
 
-# Columns
-
-
 def _idle(row: ListedProcess, _: int) -> Span:
     idle = row.idle_seconds
     if row.base.process is None or idle is None or idle < MIN_IDLE_SECONDS:
@@ -230,91 +234,44 @@ def _pid(row: ListedProcess, _: int) -> Span:
     return Span(f"{_MARK}{pid}", Role.ACCENT) if row.is_marked else Span(pid)
 
 
-_ORIGIN_COLUMNS: Final[tuple[Column[ListedProcess], ...]] = (
-    text_column("Probe", 13, "probe", lambda row: row.probe_text, rank=5, min_table_width=110, missing=MISSING),
-    Column(
-        "Idle",
-        6,
-        _idle,
-        4,
-        min_table_width=86,
-        id="idle",
-        sort_key=lambda row: row.idle_seconds,
-        text=lambda _: "",
-        descending_first=True,
-        quantity=Quantity.SECONDS,
-    ),
-    Column(
-        "Job",
-        11,
+def _of_base(cells: Cells[ProcessRow]) -> Cells[ListedProcess]:
+    """What the overview's table shows too."""
+    base_key, base_text = cells.sort_key, cells.text
+    return Cells(
+        lambda row, width: cells.cell(row.base, width),
+        None if base_key is None else lambda row: base_key(row.base),
+        None if base_text is None else lambda row: base_text(row.base),
+    )
+
+
+_ORIGIN_CELLS: Final[Mapping[str, Cells[ListedProcess]]] = {
+    "probe": names(lambda row: row.probe_text, missing=MISSING),
+    "job": Cells(
         lambda row, _: dim_if_missing(row.origin.job or row.origin.pod or MISSING),
-        4,
-        Align.LEFT,
-        min_table_width=100,
-        id="job",
-        sort_key=lambda row: row.origin.job or row.origin.pod,
-        text=lambda row: f"{row.origin.job or ''} {row.origin.pod or ''}",
-        aliases=("pod", "slurm"),
+        lambda row: row.origin.job or row.origin.pod,
+        lambda row: f"{row.origin.job or ''} {row.origin.pod or ''}",
     ),
-    Column(
-        "Rank",
-        7,
-        lambda row, _: dim_if_missing(_rank_text(row)),
-        5,
-        Align.LEFT,
-        min_table_width=110,
-        id="rank",
-        sort_key=lambda row: row.origin.rank,
-        text=_rank_text,
-    ),
-    text_column(
-        "Framework",
-        10,
-        "framework",
-        lambda row: row.origin.framework,
-        rank=6,
-        min_table_width=140,
-        missing=MISSING,
-    ),
-    text_column(
-        "Container",
-        12,
-        "container",
-        lambda row: row.origin.container,
-        rank=7,
-        min_table_width=160,
-        missing=MISSING,
-    ),
+    "rank": Cells(lambda row, _: dim_if_missing(_rank_text(row)), lambda row: row.origin.rank, _rank_text),
+    "framework": names(lambda row: row.origin.framework, missing=MISSING),
+    "container": names(lambda row: row.origin.container, missing=MISSING),
+}
+"""What a probe reports and what started a process: shown by default if a row has it."""
+_COLUMNS: Final = columns(
+    "all-processes",
+    {
+        **{name: _of_base(cells) for name, cells in PROCESS_CELLS.items()},
+        "pid": Cells(_pid, lambda row: None if row.base.process is None else row.base.process.pid),
+        "idle": Cells(_idle, lambda row: row.idle_seconds),
+        **_ORIGIN_CELLS,
+    },
 )
-"""What stands between the columns that the overview has too and the command."""
-
-
-def _listed(column: Column[ProcessRow]) -> Column[ListedProcess]:
-    """A column of the overview's table for the rows of this one."""
-    text_of, base_key = column.text or column.text_of, column.sort_key
-
-    def cell(row: ListedProcess, width: int) -> Span | Line:
-        return column.cell(row.base, width)
-
-    listed = replace(cast("Column[ListedProcess]", column), cell=cell, text=lambda row: text_of(row.base))
-    return listed if base_key is None else replace(listed, sort_key=lambda row: base_key(row.base))
 
 
 def listed_columns(rows: Sequence[ListedProcess]) -> tuple[Column[ListedProcess], ...]:
-    """All columns; what a probe reports and what started a process are default columns if a row has them."""
-    *first, command = (_listed(column) for column in process_columns(row.base for row in rows))
-    with_mark = [_marked(column) if column.id == "pid" else column for column in first]
+    """All columns, those without a value in any row only if the user chose them."""
+    shown = {column.id for column in process_columns(row.base for row in rows) if not column.is_optional}
     known = [row for row in rows if row.origin is not _NO_ORIGIN]
-    origins = [
-        column
-        if column.id == "idle"
-        or (column.sort_key is not None and any(column.sort_key(row) is not None for row in known))
-        else replace(column, is_optional=True)
-        for column in _ORIGIN_COLUMNS
-    ]
-    return (*with_mark, *origins, command)
-
-
-def _marked(column: Column[ListedProcess]) -> Column[ListedProcess]:
-    """The column of PIDs, with room for a mark."""
-    return Column("PID", 8, _pid, rank=0, id="pid", sort_key=column.sort_key, text=column.text)
+    for name, cells in _ORIGIN_CELLS.items():
+        if cells.sort_key is not None and any(cells.sort_key(row) is not None for row in known):
+            shown.add(name)
+    return tuple(replace(column, is_optional=column.id not in {*shown, "idle"}) for column in _COLUMNS)

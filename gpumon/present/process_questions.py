@@ -8,8 +8,8 @@ from gpumon.core.allocator import AllocatorStatistics
 from gpumon.core.model import Device
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.units import age_text, bytes_text, counted, local_time_text
+from gpumon.operations.gpu_processes import Owner
 from gpumon.operations.signals import SentSignal, SignalRefusal, SignalTarget
-from gpumon.operations.torch_processes import Owner
 from gpumon.present.paint.line import clipped
 from gpumon.present.probe_text import waiting_text, who_text
 

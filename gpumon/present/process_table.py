@@ -19,13 +19,13 @@ from gpumon.core.units import (
     percent_of,
     short_time_text,
 )
+from gpumon.operations.gpu_processes import Owner, owners_of
 from gpumon.operations.program_name import without_interpreter
-from gpumon.operations.torch_processes import Owner, owners_of
 from gpumon.present.device_table import device_position
 from gpumon.present.paint.bar import fine_bar
-from gpumon.present.paint.columns import number_column
+from gpumon.present.paint.columns import Cells, columns, numbers
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, plain, width_of
-from gpumon.present.paint.table import Align, Column, PlacedColumn, Quantity, row_line, table_width
+from gpumon.present.paint.table import Column, PlacedColumn, row_line, table_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from gpumon.probe.messages import Probe
 
 ValueT = TypeVar("ValueT")
-_BYTES: Final = Quantity.BYTES
 _KIND_LETTERS: Final = {ProcessKind.COMPUTE: "C", ProcessKind.GRAPHICS: "G", ProcessKind.MPS: "M"}
 _NOTABLE_AGE_SECONDS: Final = 3.0
 _NO_OWNER: Final = "no visible process owns this memory"
@@ -84,7 +83,10 @@ def process_rows(
     for device in frame.devices if scope is None else (scope,):
         processes = sorted(device.processes or (), key=lambda process: (-_rounded(process.memory_bytes), process.pid))
         owners = _owners(device, probes)
-        rows += [_process_row(device, process, owners.get(process.pid)) for process in processes]
+        for process in processes:
+            owner = owners.get(process.pid)
+            reported = (None, None) if owner is None else (owner.statistics, owner.training)
+            rows.append(ProcessRow(device, process, torch=reported[0], training=reported[1]))
         if is_unattributed(device):
             rows.append(ProcessRow(device, None))
     return rows + _unread_rows(frame)
@@ -100,12 +102,6 @@ def _owners(device: Device, probes: Mapping[int, Probe]) -> dict[int, Owner]:
     """What the probes report of the processes on a device, by the PID in the driver's list."""
     owners = owners_of(device, probes).owners if probes else ()
     return {owner.process.pid: owner for owner in owners if owner.process is not None}
-
-
-def _process_row(device: Device, process: Process, owner: Owner | None) -> ProcessRow:
-    if owner is None:
-        return ProcessRow(device, process)
-    return ProcessRow(device, process, torch=owner.statistics, training=owner.training)
 
 
 def _unread_rows(frame: Frame) -> list[ProcessRow]:
@@ -195,14 +191,6 @@ def _rounded(memory: int | None) -> int:
     return -1 if memory is None else memory >> 30
 
 
-def _index(row: ProcessRow, _: int) -> Span:
-    return Span(row.device.label)
-
-
-def _kinds(row: ProcessRow, _: int) -> Span:
-    return Span("?" if row.process is None else "".join(_KIND_LETTERS[kind] for kind in row.process.kinds))
-
-
 def _memory(row: ProcessRow, _: int) -> Span:
     if row.process is None:
         return Span(bytes_text(row.device.get("memory_unattributed_bytes")), Role.WARNING)
@@ -235,13 +223,15 @@ def _command(row: ProcessRow, _: int) -> Span:
     return Span(without_interpreter(row.process.command))
 
 
-def _sort_index(row: ProcessRow) -> float | None:
-    return None if row.unread is not None else device_position(row.device)
-
-
 def _of_process(value: Callable[[Process], ValueT | None]) -> Callable[[ProcessRow], ValueT | None]:
     """A value of the process, None for a row without one."""
     return lambda row: None if row.process is None else value(row.process)
+
+
+def _numbers(
+    value: Callable[[Process], float | None], text: Callable[[float | None], str] = number_text
+) -> Cells[ProcessRow]:
+    return numbers(_of_process(value), text, Span)
 
 
 def _sort_memory(row: ProcessRow) -> float | None:
@@ -257,87 +247,28 @@ def _command_text(row: ProcessRow) -> str:
     return _command(row, 0).text if row.process is None else row.process.command or ""
 
 
-PROCESS_COLUMNS: Final[tuple[Column[ProcessRow], ...]] = (
-    Column("GPU", 3, _index, rank=0, id="gpu", sort_key=_sort_index),
-    number_column(
-        "PID",
-        7,
-        "pid",
-        _of_process(lambda process: process.pid),
-        number_text,
-        rank=0,
-        descending_first=False,
-        span=Span,
+PROCESS_CELLS: Final[Mapping[str, Cells[ProcessRow]]] = {
+    "gpu": Cells(
+        lambda row, _: Span(row.device.label), lambda row: None if row.unread else device_position(row.device)
     ),
-    Column(
-        "User",
-        9,
-        lambda row, _: Span((row.process and row.process.user) or MISSING),
-        2,
-        Align.LEFT,
-        id="user",
-        sort_key=_of_process(lambda process: process.user),
+    "pid": _numbers(lambda process: process.pid),
+    "user": Cells(
+        lambda row, _: Span((row.process and row.process.user) or MISSING), _of_process(lambda process: process.user)
     ),
-    Column("Type", 4, _kinds, rank=6, align=Align.LEFT, min_table_width=140, id="type"),
-    number_column(
-        "SM%",
-        4,
-        "sm",
-        _of_process(lambda process: process.sm_percent),
-        number_text,
-        rank=2,
-        min_table_width=70,
-        span=Span,
+    "type": Cells(
+        lambda row, _: Span("".join(_KIND_LETTERS[kind] for kind in row.process.kinds) if row.process else "?")
     ),
-    Column("GPU mem", 8, _memory, 1, id="memory", sort_key=_sort_memory, descending_first=True, quantity=_BYTES),
-    Column(
-        "of GPU",
-        6,
-        _memory_bar,
-        4,
-        Align.LEFT,
-        id="share",
-        sort_key=_memory_percent,
-        descending_first=True,
-        text=lambda _: "",
-    ),
-    Column(
-        "Torch GiB",
-        9,
-        _torch,
-        3,
-        id="torch",
-        sort_key=lambda row: None if row.torch is None else row.torch.allocated_bytes,
-        descending_first=True,
-        quantity=_BYTES,
-        is_optional=True,
-    ),
-    number_column("Step", 7, "step", lambda row: row.step_seconds, short_time_text, rank=3, is_optional=True),
-    number_column("CPU%", 5, "cpu", _of_process(lambda process: process.cpu_percent), number_text, rank=3, span=Span),
-    number_column(
-        "Host mem",
-        8,
-        "host-memory",
-        _of_process(lambda process: process.host_memory_bytes),
-        bytes_text,
-        rank=5,
-        aliases=("ram",),
-        span=Span,
-    ),
-    number_column("Age", 6, "age", _of_process(lambda process: process.age_seconds), duration_text, rank=4, span=Span),
-    Column(
-        "Command",
-        22,
-        _command,
-        1,
-        Align.LEFT,
-        stretches=True,
-        id="command",
-        sort_key=_of_process(lambda process: process.command),
-        text=_command_text,
-        aliases=("cmd",),
-    ),
-)
+    "sm": _numbers(lambda process: process.sm_percent),
+    "memory": Cells(_memory, _sort_memory),
+    "share": Cells(_memory_bar, _memory_percent),
+    "torch": Cells(_torch, lambda row: None if row.torch is None else row.torch.allocated_bytes),
+    "step": numbers(lambda row: row.step_seconds, short_time_text),
+    "cpu": _numbers(lambda process: process.cpu_percent),
+    "host-memory": _numbers(lambda process: process.host_memory_bytes, bytes_text),
+    "age": _numbers(lambda process: process.age_seconds, duration_text),
+    "command": Cells(_command, _of_process(lambda process: process.command), _command_text),
+}
+PROCESS_COLUMNS: Final = columns("processes", PROCESS_CELLS)
 """Values that stay the same while a process runs stand at the right."""
 
 

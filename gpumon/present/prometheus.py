@@ -14,8 +14,8 @@ from gpumon.core import metrics
 from gpumon.core.metrics import METRICS, Unit
 from gpumon.core.model import HOST_RATES, Device, DeviceState, Frame, Host, Process
 from gpumon.core.throttle_reasons import THROTTLE_REASONS
-from gpumon.operations.process_origin import ProcessOrigin
-from gpumon.operations.torch_processes import owners_of
+from gpumon.operations.gpu_processes import owners_of
+from gpumon.operations.process_details import ProcessOrigin
 from gpumon.session.host_monitor import HostState
 from gpumon.session.process_registry import Identity, identity_of
 

@@ -88,7 +88,7 @@ def _peer_tracks(run: WorkloadRun) -> list[_Track]:
     """Utilization and power of each GPU, one below the other: a rank that lags shows."""
     tracks = []
     for label, samples in run.peer_samples.items():
-        busy = [(sample.time_seconds, sample.utilization_percent) for sample in samples]
+        busy = [(sample.time_seconds, sample.utilization_gpu_percent) for sample in samples]
         power = [(sample.time_seconds, sample.power_watts) for sample in samples]
         seconds = run.interval_seconds
         tracks.append(_Track(f"GPU {label} util", busy, 100, spaced_percent_text, interval_seconds=seconds))
@@ -109,9 +109,9 @@ def _device_tracks(run: WorkloadRun) -> list[_Track]:
         return [(sample.time_seconds, value_of(sample)) for sample in run.samples]
 
     tracks = [
-        _Track("GPU utilization", points(lambda sample: sample.utilization_percent), 100, spaced_percent_text),
+        _Track("GPU utilization", points(lambda sample: sample.utilization_gpu_percent), 100, spaced_percent_text),
         _Track("GPU power", points(lambda sample: sample.power_watts), latest.power_limit_watts, power_text),
-        _Track("GPU SM clock", points(lambda sample: sample.clock_hertz), latest.clock_max_hertz, _megahertz),
+        _Track("GPU SM clock", points(lambda sample: sample.clock_sm_hertz), latest.clock_sm_max_hertz, _megahertz),
         _Track("GPU temperature", points(lambda sample: sample.temperature_celsius), 100, _celsius),
         _Track("GPU memory", points(lambda sample: sample.memory_used_bytes), total, bytes_text, Role.MEMORY_HISTORY),
     ]
@@ -127,8 +127,8 @@ def _throttle_lines(run: WorkloadRun, width: int) -> list[Line]:
     limits = []
     if latest.power_limit_watts is not None:
         limits.append(f"power limit {power_text(latest.power_limit_watts)}")
-    if latest.clock_max_hertz is not None:
-        limits.append(f"max clock {_megahertz(latest.clock_max_hertz)}")
+    if latest.clock_sm_max_hertz is not None:
+        limits.append(f"max clock {_megahertz(latest.clock_sm_max_hertz)}")
     scales = f"   scaled to {', '.join(limits)}" if limits else ""
     text = f"{'!' if is_fault else ''}{reasons}" if reasons else "not throttled"
     label = f" {'GPU clocks':<{_LABEL_WIDTH}} "

@@ -49,12 +49,7 @@ _drawn: Final[WeakKeyDictionary[RunState, _DrawnPlots]] = WeakKeyDictionary()
 
 
 def plot_lines(run: WorkloadRun, width: int) -> list[Line]:
-    """The plots of a run that has a result; empty where a terminal is too narrow.
-
-    Args:
-        run: The run.
-        width: Cells of a line.
-    """
+    """The plots of a run that has a result; empty where a terminal is too narrow."""
     result = run.state.result
     if result is None or width < MIN_WIDTH:
         return []

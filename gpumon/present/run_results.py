@@ -8,8 +8,9 @@ from gpumon.core.units import MISSING, short_time_text
 from gpumon.core.workload_metrics import Measurement
 from gpumon.operations.workload import MetricChange, WorkloadRun
 from gpumon.present.case_table import case_lines, without_cases
+from gpumon.present.paint.columns import columns, names
 from gpumon.present.paint.line import Line, Role, Span, line, plain, section_heading, width_of
-from gpumon.present.paint.table import Align, Column, fit_columns, headings, row_line
+from gpumon.present.paint.table import Column, fit_columns, headings, row_line
 from gpumon.present.workload_text import change_text, share_text
 from gpumon.present.workloads import outcome_text, state_span
 
@@ -57,43 +58,22 @@ def result_lines(run: WorkloadRun, width: int) -> list[Line]:
     return lines
 
 
-def _name(row: ResultRow, _: int) -> Span:
-    return Span(row.item.metric.label)
-
-
-def _value(row: ResultRow, _: int) -> Span:
-    return Span(row.item.text)
-
-
-def _limit(row: ResultRow, _: int) -> Span:
-    return Span("" if row.item.limit is None else row.item.metric.text(row.item.limit))
-
-
-def _share(row: ResultRow, _: int) -> Span:
+def _share_text(row: ResultRow) -> str:
     share = row.item.share_of_limit
-    return Span("" if share is None else share_text(share))
+    return "" if share is None else share_text(share)
 
 
-def _repetitions(row: ResultRow, _: int) -> Span:
-    return Span(str(row.item.repetitions))
-
-
-def _change(row: ResultRow, _: int) -> Span:
-    return Span("" if row.change is None else change_text(row.change.share))
-
-
-def _source(row: ResultRow, _: int) -> Span:
-    return Span(row.item.limit_source, Role.DIM)
-
-
-RESULT_COLUMNS: Final[tuple[Column[ResultRow], ...]] = (
-    Column("Metric", 24, _name, rank=0, align=Align.LEFT),
-    Column("Value", 15, _value, rank=0),
-    Column("Limit", 15, _limit, rank=2),
-    Column("Of limit", 8, _share, rank=1),
-    Column("Repeats", 7, _repetitions, rank=4),
-    Column("Change", 8, _change, rank=3),
-    Column("Source of the limit", 26, _source, rank=5, align=Align.LEFT, stretches=True),
+RESULT_COLUMNS: Final[tuple[Column[ResultRow], ...]] = columns(
+    "results",
+    {
+        "metric": names(lambda row: row.item.metric.label),
+        "value": names(lambda row: row.item.text),
+        "limit": names(lambda row: "" if row.item.limit is None else row.item.metric.text(row.item.limit)),
+        "of-limit": names(_share_text),
+        "repeats": names(lambda row: str(row.item.repetitions)),
+        "change": names(lambda row: "" if row.change is None else change_text(row.change.share)),
+        "source": names(lambda row: row.item.limit_source, Role.DIM),
+    },
 )
 
 
@@ -114,27 +94,14 @@ def timing_lines(timings: Mapping[str, tuple[float, float]], width: int) -> list
     return [section_heading(plain(headings(columns)), width), *(line(" ", *row_line(columns, row)) for row in rows)]
 
 
-def _timed(row: TimingRow, _: int) -> Span:
-    return Span(row.name)
-
-
-def _returned(row: TimingRow, _: int) -> Span:
-    return Span(short_time_text(row.host_seconds))
-
-
-def _finished(row: TimingRow, _: int) -> Span:
-    return Span(short_time_text(row.device_seconds))
-
-
-def _speedup(row: TimingRow, _: int) -> Span:
-    if row.host_seconds <= 0:
-        return Span(MISSING)
-    return Span(f"{row.device_seconds / row.host_seconds:.3g} x")
-
-
-TIMING_COLUMNS: Final[tuple[Column[TimingRow], ...]] = (
-    Column("Timed", 26, _timed, rank=0, align=Align.LEFT),
-    Column("Call returned", 14, _returned, rank=1),
-    Column("Device done", 12, _finished, rank=1),
-    Column("Looks faster by", 15, _speedup, rank=2),
+TIMING_COLUMNS: Final[tuple[Column[TimingRow], ...]] = columns(
+    "timings",
+    {
+        "timed": names(lambda row: row.name),
+        "call-returned": names(lambda row: short_time_text(row.host_seconds)),
+        "device-done": names(lambda row: short_time_text(row.device_seconds)),
+        "looks-faster-by": names(
+            lambda row: MISSING if row.host_seconds <= 0 else f"{row.device_seconds / row.host_seconds:.3g} x"
+        ),
+    },
 )

@@ -9,7 +9,7 @@ from gpumon.core.units import bytes_text, counted, short_time_text, times_text
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, width_of, wrapped
 from gpumon.snapshots.model import Amount, DeviceMemory, History, Snapshot, SnapshotFrame
 from gpumon.snapshots.stack_tree import Measure
-from gpumon.stacks.places import is_program
+from gpumon.stacks.tables import is_program
 
 _PATH_PARTS: Final = 2
 _GAP: Final = "   "

@@ -73,9 +73,6 @@ class RowTexts(Generic[RowT]):
     """The texts of rows in which words are searched, in lower case: each is made once, and only if it is needed.
 
     Columns of texts, which are aligned left, are searched before those of numbers, which few words are for.
-
-    Args:
-        columns: All columns of the table.
     """
 
     def __init__(self, columns: Sequence[Column[RowT]]) -> None:

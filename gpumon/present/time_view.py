@@ -92,11 +92,6 @@ class TimeView:
 
 
 def moment_text(seconds: float, frame: Frame) -> str:
-    """A moment of the frames' clock as the time before now and the local time: ``2m 14s ago, 06:10:12``.
-
-    Args:
-        seconds: The moment.
-        frame: The latest frame.
-    """
+    """A moment of the frames' clock as the time before now and the local time: ``2m 14s ago, 06:10:12``."""
     age = max(0.0, frame.monotonic_seconds - seconds)
     return f"{precise_age_text(age)} ago, {time_of_day_text(frame.time_seconds - age)}"

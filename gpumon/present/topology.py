@@ -27,12 +27,7 @@ _P2P_TEXTS: Final = {
 
 
 def topology_lines(topology: Topology, width: int) -> list[Line]:
-    """The lines of the screen and of ``gpumon topology``.
-
-    Args:
-        topology: The topology.
-        width: Cells of a line.
-    """
+    """The lines of the screen and of ``gpumon topology``."""
     lines: list[Line] = []
     findings = topology_findings(topology)
     if findings:

@@ -39,9 +39,6 @@ class NamedEvent(NamedTuple):
 class TraceTimeline:
     """A part of the time of a trace, and a cursor in it. Times are nanoseconds from the begin of the trace.
 
-    Args:
-        opened: The trace.
-
     Attributes:
         begin: Where the view begins.
         end: Where it ends.
@@ -209,15 +206,7 @@ def legend_line(trace: Trace, width: int) -> Line:
 
 
 def cursor_lines(timeline: TraceTimeline, opened: OpenTrace, index: int, width: int, rows: int) -> list[Line]:
-    """The moment under the cursor, the events of a lane there, and the innermost event of each other lane.
-
-    Args:
-        timeline: The view and its cursor.
-        opened: The trace.
-        index: The lane.
-        width: Cells of a line.
-        rows: Maximum number of lines.
-    """
+    """The moment under the cursor, the events of a lane there, and the innermost event of each other lane."""
     lanes = opened.trace.lanes
     step = timeline.step_at(timeline.cursor)
     label = lanes[index].label if lanes else ""

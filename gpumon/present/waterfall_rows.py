@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from gpumon.core.units import bytes_text, counted, time_of_day_text
 from gpumon.health.alerts import Alert
-from gpumon.operations.torch_processes import Owner
+from gpumon.operations.gpu_processes import Owner
 from gpumon.operations.waterfall import MemoryPart, PartKind, Waterfall
 from gpumon.present.memory_bar import MemoryGroup, group_extents
 from gpumon.present.paint.bar import Extent

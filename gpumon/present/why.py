@@ -8,7 +8,7 @@ from gpumon.core.units import MISSING, counted, rate_text, short_time_text
 from gpumon.insight.bottlenecks.causes.other_ranks import wait_seconds, work_seconds
 from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, StepPart, StepShare
 from gpumon.operations.why.examination import OUTSIDE, TRACE, ExaminationProgress, WhyReport
-from gpumon.operations.why.job import JobWhyReport
+from gpumon.operations.why.processes import JobWhyReport
 from gpumon.present.account_rows import TIME_WIDTH, cause_lines, class_row, indented, verdict_lines
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line
@@ -20,13 +20,10 @@ _MAX_REPORTS: Final = 4
 
 
 def why_lines(report: WhyReport, width: int) -> Iterator[Line]:
-    """All lines of a report.
-
-    Args:
-        report: The report.
-        width: Cells of a line.
-    """
-    yield line(Span(clipped(f"{_who(report)}  {report.command}", width), Role.HEADING))
+    """All lines of a report."""
+    rank = "" if report.evidence.rank is None else f" rank {report.evidence.rank}"
+    who = f"{report.host} PID {report.pid}{rank}" if report.host else f"PID {report.pid}{rank}"
+    yield line(Span(clipped(f"{who}  {report.command}", width), Role.HEADING))
     yield from run_lines(report, width)
     yield line("")
     yield from why_verdict_lines(report, width)
@@ -43,7 +40,7 @@ def run_lines(report: WhyReport, width: int) -> Iterator[Line]:
     parts = [f"{counted(account.samples_count, 'sample')} of the main thread in {report.seconds:.1f} s"]
     if account.has_steps:
         parts = [
-            f"PyTorch {report.torch_version or MISSING}",
+            f"PyTorch {report.evidence.torch_version or MISSING}",
             f"{counted(account.steps_count, 'step')} in {report.seconds:.1f} s",
             f"median {short_time_text(account.step_seconds)}",
             f"mean {short_time_text(account.mean_seconds)}",
@@ -95,11 +92,6 @@ def progress_text(progress: ExaminationProgress) -> str:
     return f"{progress.stage} {progress.seconds:.0f} of {progress.total_seconds:.0f} s"
 
 
-def _who(report: WhyReport) -> str:
-    who = f"PID {report.pid}" if report.rank is None else f"PID {report.pid} rank {report.rank}"
-    return f"{report.host} {who}" if report.host else who
-
-
 def _account_title(report: WhyReport) -> str:
     source = "from a trace" if TRACE in report.stages else "from samples of the main thread"
     if not report.evidence.account.has_steps:
@@ -135,20 +127,16 @@ def _part_line(part: StepPart, width: int) -> Line:
 
 
 def job_lines(report: JobWhyReport, width: int) -> Iterator[Line]:
-    """All lines of a report on a job; the complete reports are those of the straggler and of a few ranks.
-
-    Args:
-        report: The report.
-        width: Cells of a line.
-    """
+    """All lines of a report on a job; the complete reports are those of the straggler and of a few ranks."""
     yield line(Span(f"{len(report.ranks)} ranks", Role.HEADING))
     longest = max(rank.evidence.account.step_seconds for rank in report.ranks)
     straggler = report.straggler
     host_width = max(min(len(rank.host), 24) for rank in report.ranks)
     for rank in report.ranks:
         account = rank.evidence.account
-        is_straggler = straggler is not None and rank.rank == straggler.rank
-        name = f"rank {rank.rank}" if rank.rank is not None else f"PID {rank.pid}"
+        number = rank.evidence.rank
+        is_straggler = straggler is not None and number == straggler.rank
+        name = f"rank {number}" if number is not None else f"PID {rank.pid}"
         name = f"{name:<8} {rank.host[:24]:<{host_width}}" if host_width else f"{name:<10}"
         work, waits = short_time_text(work_seconds(rank.evidence)), short_time_text(wait_seconds(rank.evidence))
         step = short_time_text(account.step_seconds) if account.has_steps else ""
@@ -165,7 +153,7 @@ def job_lines(report: JobWhyReport, width: int) -> Iterator[Line]:
     for where, problem in report.problems.items():
         who = f"PID {where}: " if isinstance(where, int) else ""
         yield line(Span(clipped(f" {who}{problem}", width), Role.WARNING))
-    shown = sorted(report.ranks, key=lambda rank: straggler is None or rank.rank != straggler.rank)[:_MAX_REPORTS]
-    for rank in shown:
+    shown = sorted(report.ranks, key=lambda rank: straggler is None or rank.evidence.rank != straggler.rank)
+    for rank in shown[:_MAX_REPORTS]:
         yield line("")
         yield from why_lines(rank, width)

@@ -12,9 +12,9 @@ from gpumon.core.units import MISSING, age_text
 from gpumon.core.workload_metrics import label_text
 from gpumon.operations.workload import WorkloadRun, measurements_of
 from gpumon.present.paint.bar import progress_bar
-from gpumon.present.paint.columns import text_column
+from gpumon.present.paint.columns import Cells, columns, names
 from gpumon.present.paint.line import Role, Span
-from gpumon.present.paint.table import Align, Column, Quantity
+from gpumon.present.paint.table import Column
 from gpumon.present.workload_text import change_text
 from gpumon.workload_runs.catalogue import BrokenWorkload, Catalogue, WorkloadInfo
 from gpumon.workload_runs.protocol import VerdictKind
@@ -131,26 +131,15 @@ def _runs_here(row: WorkloadRow, index: int) -> Span:
     return Span("!no GPU", Role.WARNING) if is_missing else _runs_on(row, index)
 
 
-def _needs(row: WorkloadRow, _: int) -> Span:
-    return Span("" if isinstance(row, BrokenWorkload) else row.needs, Role.DIM)
-
-
-WORKLOAD_COLUMNS: Final[tuple[Column[WorkloadRow], ...]] = (
-    Column("Workload", 14, _workload_name, rank=0, align=Align.LEFT, id="workload", sort_key=workload_key),
-    Column(
-        "Runs on",
-        8,
-        _runs_on,
-        rank=2,
-        align=Align.LEFT,
-        id="runs-on",
-        sort_key=lambda row: _runs_on(row, 0).text,
-    ),
-    Column("Purpose", 30, _purpose, rank=1, align=Align.LEFT, stretches=True, id="purpose"),
-    Column("Needs", 30, _needs, rank=3, align=Align.LEFT, stretches=True, min_table_width=130, id="needs"),
+WORKLOAD_COLUMNS: Final[tuple[Column[WorkloadRow], ...]] = columns(
+    "workloads",
+    {
+        "workload": Cells(_workload_name, workload_key),
+        "runs-on": Cells(_runs_on, lambda row: _runs_on(row, 0).text),
+        "purpose": Cells(_purpose),
+        "needs": Cells(lambda row, _: Span("" if isinstance(row, BrokenWorkload) else row.needs, Role.DIM)),
+    },
 )
-
-
 WORKLOAD_COLUMNS_WITHOUT_GPU: Final = tuple(
     replace(column, cell=_runs_here) if column.id == "runs-on" else column for column in WORKLOAD_COLUMNS
 )
@@ -163,10 +152,6 @@ class RunRow(NamedTuple):
 
     run: WorkloadRun
     now: float
-
-
-def _run_state(row: RunRow, _: int) -> Span:
-    return state_span(row.run)
 
 
 def _run_time(row: RunRow, _: int) -> Span:
@@ -188,23 +173,17 @@ def _run_progress(row: RunRow, width: int) -> Span:
     return Span(progress_bar(share, max(0, width - len(percent))) + percent, Role.GPU_HISTORY)
 
 
-RUN_COLUMNS: Final[tuple[Column[RunRow], ...]] = (
-    text_column("Run", 13, "run", lambda row: row.run.request.workload.name, role=lambda _: Role.ACCENT),
-    text_column("Device", 6, "device", lambda row: row.run.target.label, rank=1),
-    Column("State", 12, _run_state, 0, Align.LEFT, id="state", sort_key=lambda row: state_span(row.run).text),
-    Column(
-        "Time",
-        9,
-        _run_time,
-        2,
-        id="time",
-        sort_key=lambda row: elapsed_seconds(row.run, row.now),
-        descending_first=True,
-        quantity=Quantity.SECONDS,
-    ),
-    Column("Result", 15, lambda row, _: Span(main_result(row.run)), 3, id="result"),
-    Column("Change", 8, lambda row, _: Span(main_change(row.run)), 5, id="change"),
-    Column("Progress or outcome", 14, _run_progress, 4, Align.LEFT, stretches=True, id="outcome"),
+RUN_COLUMNS: Final[tuple[Column[RunRow], ...]] = columns(
+    "runs",
+    {
+        "run": names(lambda row: row.run.request.workload.name, Role.ACCENT),
+        "device": names(lambda row: row.run.target.label),
+        "state": Cells(lambda row, _: state_span(row.run), lambda row: state_span(row.run).text),
+        "time": Cells(_run_time, lambda row: elapsed_seconds(row.run, row.now)),
+        "result": Cells(lambda row, _: Span(main_result(row.run))),
+        "change": Cells(lambda row, _: Span(main_change(row.run))),
+        "outcome": Cells(_run_progress),
+    },
 )
 
 
@@ -223,46 +202,40 @@ def _text(row: EarlierRow, name: str) -> str:
     return MISSING if value is None else safe_text(str(value), 300)
 
 
-def _earlier_name(row: EarlierRow, _: int) -> Span:
-    return Span(_text(row, "workload"), Role.DIM)
-
-
-def _earlier_time(row: EarlierRow, _: int) -> Span:
+def _earlier_time(row: EarlierRow) -> str:
     seconds = row.get("time_seconds")
     try:
         moment = datetime.fromtimestamp(float(str(seconds))).astimezone()
     except (ValueError, OverflowError, OSError):
-        return Span(MISSING, Role.DIM)
-    return Span(moment.strftime("%Y-%m-%d %H:%M"), Role.DIM)
+        return MISSING
+    return moment.strftime("%Y-%m-%d %H:%M")
 
 
-def _earlier_device(row: EarlierRow, _: int) -> Span:
+def _earlier_device(row: EarlierRow) -> str:
     name = row.get("device_name") or row.get("device") or MISSING
-    return Span(short_product_name(safe_text(str(name), 60)), Role.DIM)
+    return short_product_name(safe_text(str(name), 60))
 
 
-def _earlier_verdict(row: EarlierRow, _: int) -> Span:
-    return Span(_text(row, "verdict").upper(), Role.DIM)
-
-
-def _earlier_result(row: EarlierRow, _: int) -> Span:
+def _earlier_result(row: EarlierRow) -> str:
     first = next(iter(measurements_of(row)), None)
-    return Span(MISSING if first is None else safe_text(first.text, 40), Role.DIM)
+    return MISSING if first is None else safe_text(first.text, 40)
 
 
-def _earlier_parameters(row: EarlierRow, _: int) -> Span:
+def _earlier_parameters(row: EarlierRow) -> str:
     parameters = row.get("parameters")
     if not isinstance(parameters, dict):
-        return Span("")
-    text = " ".join(f"{label_text(str(name))}={value}" for name, value in parameters.items())
-    return Span(safe_text(text, 200), Role.DIM)
+        return ""
+    return safe_text(" ".join(f"{label_text(str(name))}={value}" for name, value in parameters.items()), 200)
 
 
-EARLIER_COLUMNS: Final[tuple[Column[EarlierRow], ...]] = (
-    Column("Earlier", 13, _earlier_name, rank=0, align=Align.LEFT),
-    Column("Time", 16, _earlier_time, rank=2, align=Align.LEFT),
-    Column("Device", 12, _earlier_device, rank=3, align=Align.LEFT),
-    Column("Verdict", 9, _earlier_verdict, rank=1, align=Align.LEFT),
-    Column("Result", 15, _earlier_result, rank=1),
-    Column("Parameters", 14, _earlier_parameters, rank=4, align=Align.LEFT, stretches=True),
+EARLIER_COLUMNS: Final[tuple[Column[EarlierRow], ...]] = columns(
+    "earlier",
+    {
+        "earlier": names(lambda row: _text(row, "workload"), Role.DIM),
+        "time": names(_earlier_time, Role.DIM),
+        "device": names(_earlier_device, Role.DIM),
+        "verdict": names(lambda row: _text(row, "verdict").upper(), Role.DIM),
+        "result": names(_earlier_result, Role.DIM),
+        "parameters": names(_earlier_parameters, Role.DIM),
+    },
 )

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -190,6 +191,9 @@ class AppSession:
     def drain_frames(self) -> None:
         """Apply every frame that has arrived, of the hidden frame session too."""
         self.home.drain()
+        if self.home.needs_history:  # after the first picture, which must not wait for it
+            self.home.needs_history = False
+            self._in_background(partial(_earlier_history, self._history_seconds), self.home.adopt)
         if self._guest is not None:
             self._guest.drain()
 
@@ -348,7 +352,7 @@ class AppSession:
             return recorded
         if not self._demand.jobs:
             return JobsState()
-        from gpumon.operations.training_jobs.frame_jobs import frame_jobs  # late: few sessions need it
+        from gpumon.operations.training_jobs.host_report import frame_jobs  # late: few sessions need it
 
         return JobsState(frame_jobs(frame), is_read=True)
 
@@ -379,3 +383,11 @@ class AppSession:
 
     def _in_background(self, work: Callable[[], ResultT], then: Callable[[ResultT], None]) -> None:
         run_in_background(work, then, self._deliver)
+
+
+def _earlier_history(history_seconds: float) -> Store | None:
+    """The history of this host before gpumon was opened."""
+    from gpumon.session.earlier_history import earlier_history  # late: the first frame must not wait for it
+    from gpumon.streams.ring import host_ring
+
+    return earlier_history(host_ring(), history_seconds)

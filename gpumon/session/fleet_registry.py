@@ -10,10 +10,10 @@ from gpumon.fleet.poller import FleetPoller
 from gpumon.fleet.settings import FleetSettings, FleetSource, HostsSettings
 from gpumon.fleet.slurm_queue import SlurmQueue, has_slurm, read_queue
 from gpumon.operations.fleet.history import HostHistoryStream
+from gpumon.operations.fleet.queries import FleetUsage, read_usage
 from gpumon.operations.fleet.report import FleetReport
-from gpumon.operations.fleet.slurm_join import SlurmJoin
+from gpumon.operations.fleet.slurm import SlurmJoin
 from gpumon.operations.fleet.ssh import HostStream, SshFleet
-from gpumon.operations.fleet.usage import FleetUsage, read_usage
 from gpumon.session.background import RunInBackground
 
 if TYPE_CHECKING:

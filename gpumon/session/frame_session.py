@@ -36,6 +36,7 @@ MIN_SILENCE_SECONDS: Final = 2.5
 
 _RECORDED_BY_STORE: Final = ("gpu_", "xid-")
 """Prefixes of the ids of alerts whose events the store itself records."""
+_FRAMES_BEFORE_HISTORY: Final = 2
 _NO_FRAME: Final = Frame(0.0, 0.0, 0.0)
 _WAITING: Final = Alert(
     "waiting",
@@ -93,6 +94,10 @@ class FrameSession:
         """Alerts that the user has acknowledged. One that has ended or has become worse is another one."""
         self._frozen: _Frozen | None = None
         self._has_frame = False
+        self._first_frames: list[Frame] | None = [] if self.is_this_host else None
+        """The frames until `adopt` is called."""
+        self.needs_history = False
+        """Whether it is time to read the history from before gpumon was opened."""
         self._is_paused_by_hiding = False
         self._is_filling = False
 
@@ -122,6 +127,15 @@ class FrameSession:
             self._seekable.set_paused(False)
         self._is_paused_by_hiding = False
 
+    def adopt(self, earlier: Store | None) -> None:
+        """Continue the history of a store that ends where the frames of this session begin; None for no history."""
+        if earlier is not None and self.store.frame is not None:
+            for frame in self._first_frames or ():
+                if earlier.frame is None or frame.monotonic_seconds > earlier.frame.monotonic_seconds:
+                    earlier.apply(frame)
+            self.store = earlier
+        self._first_frames = None
+
     def acknowledge(self, alert: Alert) -> None:
         """Leave an alert that stands out of the header from now on, or take that back."""
         self._acknowledged ^= {(alert.key, alert.severity)}
@@ -137,6 +151,9 @@ class FrameSession:
                 self.recorded = None if self.recorded is None else _recorded_reports()
             elif isinstance(arrival, Frame):
                 self.store.apply(arrival)
+                if self._first_frames is not None:
+                    self._first_frames.append(arrival)
+                    self.needs_history = len(self._first_frames) == _FRAMES_BEFORE_HISTORY
                 if self.recorded is not None:
                     self.recorded.observe(arrival)
                 self._check_alerts(arrival)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from gpumon.core.model import DeviceEvent, Frame
 from gpumon.core.problems import Problem
 from gpumon.health.alerts import DEFAULT_THRESHOLDS, Alert, AlertHistory, Thresholds
-from gpumon.operations.process_origin import ProcessOrigin
+from gpumon.operations.process_details import ProcessOrigin
 from gpumon.probe.client import ProbeWatcher
 from gpumon.probe.messages import Probe
 from gpumon.session.background import run_in_background

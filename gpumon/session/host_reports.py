@@ -13,7 +13,7 @@ from gpumon.core.record_codec import from_json, to_json
 from gpumon.operations.training_jobs.report import TrainingJobReport
 from gpumon.probe.messages import Answer, Probe
 from gpumon.session.background import run_in_background
-from gpumon.session.job_registry import JobRegistry
+from gpumon.session.job_registry import CPU_SHARE, JobRegistry
 from gpumon.session.probe_registry import ProbeRegistry
 from gpumon.session.view_state import OomNotice
 
@@ -52,15 +52,19 @@ def _without_process(rank: Any) -> Any:  # noqa: ANN401
 
 
 class HostReports:
-    """Reads what a recording keeps: the probes and training jobs of this host."""
+    """Reads what a recording keeps: the probes and training jobs of this host.
 
-    def __init__(self) -> None:
+    Args:
+        jobs_cpu_share: What looking for training jobs may take of a core.
+    """
+
+    def __init__(self, jobs_cpu_share: float = CPU_SHARE) -> None:
         from gpumon.probe.client import ProbeWatcher
 
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         in_background = partial(run_in_background, deliver=self._calls.put)
         self._probes = ProbeRegistry(ProbeWatcher, lambda: None, in_background)
-        self._jobs = JobRegistry(in_background, lambda: None, self._probes)
+        self._jobs = JobRegistry(in_background, lambda: None, self._probes, cpu_share=jobs_cpu_share)
         self._probes.start()
 
     def read(self, frame: Frame) -> Json:
@@ -75,6 +79,15 @@ class HostReports:
         self._jobs.observe(frame)
         jobs = [report for report in self._jobs.state.reports if report.gpus]
         return reports_document(frame, self._probes.probes, jobs, self._probes.ooms.notices)
+
+    def findings(self, frame: Frame) -> Iterator[DeviceFinding]:
+        """What the alerts report at the moment of a frame."""
+        yield from self._probes.ooms.findings(frame)
+        yield from self._jobs.findings(frame)
+
+    def has_run_out(self, pid: int) -> bool:
+        """Whether the probe of a process has reported that GPU memory ran out."""
+        return any(notice.pid == pid for notice in self._probes.ooms.notices)
 
     def close(self) -> None:
         """Stop."""

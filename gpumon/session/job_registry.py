@@ -25,7 +25,7 @@ SHOWN_SECONDS: Final = 1.0
 STALLED_SECONDS: Final = 1.0
 DEFAULT_SECONDS: Final = 5.0
 """Time between two readings while a screen shows the jobs, while a job makes no progress, and otherwise."""
-_CPU_SHARE: Final = 0.01
+CPU_SHARE: Final = 0.01
 _MAX_SECONDS: Final = 20.0
 """While no job is shown or stalled, readings take at most this share of a core, but come at least this often."""
 FRAMES_SECONDS: Final = 60.0
@@ -43,6 +43,7 @@ class JobRegistry:
         probes: The probes of this host.
         thresholds: From when on a hang is an alert.
         watcher: Reads the jobs; another one in tests.
+        cpu_share: What readings may take of a core while no job is shown or stalled.
     """
 
     def __init__(
@@ -52,7 +53,10 @@ class JobRegistry:
         probes: ProbeRegistry,
         thresholds: Thresholds = DEFAULT_THRESHOLDS,
         watcher: JobWatcher | None = None,
+        *,
+        cpu_share: float = CPU_SHARE,
     ) -> None:
+        self._cpu_share = cpu_share
         self.ring: Callable[[str], None] = lambda _: None
         """Called with a sentence, once for each job that begins to hang."""
         self._in_background = in_background
@@ -103,7 +107,9 @@ class JobRegistry:
         if self._is_reading or frame.monotonic_seconds < self._next_at:
             return
         self._is_reading = True
-        rarely = min(max(DEFAULT_SECONDS, self._read_seconds / _CPU_SHARE), _MAX_SECONDS)
+        rarely = min(
+            max(DEFAULT_SECONDS, self._read_seconds / self._cpu_share), _MAX_SECONDS * CPU_SHARE / self._cpu_share
+        )
         pause = SHOWN_SECONDS if self._is_shown else STALLED_SECONDS if self._is_stalled else rarely
         self._next_at = frame.monotonic_seconds + pause - frame.interval_seconds / 2
         self._in_background(partial(self._read, frame, self._probes.probes, self._open_key), self._keep)

@@ -287,7 +287,7 @@ class ProbeRegistry:
         self._in_background(partial(recent_oom_files, probe.process.own_pid), partial(self.ooms.add, pid))
 
     def _observe_device(self, device: Device, seconds: float) -> None:
-        from gpumon.operations.torch_processes import owners_of
+        from gpumon.operations.gpu_processes import owners_of
 
         for owner in owners_of(device, self._probes).owners:
             if owner.statistics is None or owner.probe is None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpumon.core.inbox import Bell
     from gpumon.core.model import Device, Frame, Process
     from gpumon.operations.device_holders import Holders
-    from gpumon.operations.process_origin import ProcessOrigin
+    from gpumon.operations.process_details import ProcessOrigin
     from gpumon.session.background import RunInBackground
 
 POINT_SECONDS: Final = 4.0
@@ -230,6 +230,6 @@ def _listed(frame: Frame) -> Iterator[tuple[Device, Process]]:
 
 
 def _read_all(wanted: Sequence[tuple[int, int, str]]) -> dict[Identity, ProcessOrigin]:
-    from gpumon.operations.process_origin import read_origin  # late, as above
+    from gpumon.operations.process_details import read_origin  # late, as above
 
     return {(pid, start_ticks): read_origin(pid, start_ticks, command) for pid, start_ticks, command in wanted}

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from gpumon.core.model import Frame
     from gpumon.core.store import Store
-    from gpumon.operations.run_target import RunTarget
+    from gpumon.operations.device_selection import RunTarget
     from gpumon.operations.workload import WorkloadRun
     from gpumon.workload_runs.catalogue import RunRequest, WorkloadInfo
     from gpumon.workload_runs.interpreter import Interpreter

@@ -17,9 +17,8 @@ from typing import Any, Final
 from gpumon.core.limited_child import MessageWriter, end_with_pipe, run_limited
 from gpumon.core.source_file import SourceFile
 from gpumon.snapshots.build import build_snapshot
-from gpumon.snapshots.codec import MAX_BYTES, encode
 from gpumon.snapshots.loader import SnapshotLoader
-from gpumon.snapshots.model import Snapshot
+from gpumon.snapshots.model import MAX_BYTES, Snapshot, encode
 from gpumon.snapshots.oom_file import begins_as_json, oom_snapshot
 
 _MAX_EXPANSION: Final = 100

@@ -60,12 +60,7 @@ class _DeviceBlocks:
 def build_snapshot(loader: SnapshotLoader, root: PickleValue, name: str, size_bytes: int, largest: int = 0) -> Snapshot:
     """Build the snapshot of a file.
 
-    Args:
-        loader: The loader that has read it.
-        root: The value of the pickle.
-        name: The name of the file.
-        size_bytes: Its size.
-        largest: How many of the largest allocations of each device to keep individually.
+    ``largest`` is how many of the largest allocations of each device are kept individually.
 
     Raises:
         UnreadableError: The pickle is not a memory snapshot.
@@ -201,13 +196,7 @@ def _settings(root: dict[str, Any]) -> dict[str, str]:
 
 
 def compact(table: StackTable, memories: Sequence[DeviceMemory], empty: Snapshot) -> Snapshot:
-    """Keep the largest stacks and their frames, and number both again.
-
-    Args:
-        table: Every stack.
-        memories: The devices, which refer to stacks of the table.
-        empty: A snapshot without devices.
-    """
+    """Keep the largest stacks and their frames, and number both again."""
     stacks = list(table.stacks)
     others = len(stacks)
     stacks.append((len(table.frames),))

@@ -40,9 +40,7 @@ class ByteSource(Protocol):
 class PickleReader:
     """Executes the opcodes of a pickle.
 
-    Args:
-        source: The file.
-        on_chunk: Called after each chunk with the number of bytes read so far.
+    ``on_chunk`` is called after each chunk with the number of bytes read so far.
     """
 
     def __init__(self, source: ByteSource, on_chunk: Callable[[int], None] = lambda _: None) -> None:

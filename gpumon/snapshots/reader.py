@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpumon.core.file_reader import FileReader, ReaderLimits, read_to_end
-from gpumon.snapshots.codec import MAX_BYTES, decode
-from gpumon.snapshots.model import Snapshot
+from gpumon.snapshots.model import MAX_BYTES, Snapshot, decode
 
 READER: Final = Path(__file__).with_name("__main__.py")
 _MIN_MEMORY_BYTES: Final = 1 << 30
@@ -22,9 +21,7 @@ _REMEDY: Final = "Use a file that torch.cuda.memory._dump_snapshot() wrote."
 class SnapshotReader(FileReader[Snapshot]):
     """Reads one file.
 
-    Args:
-        path: The file.
-        largest: How many of the largest allocations of each device to return individually.
+    ``largest`` is how many of the largest allocations of each device are returned individually.
 
     Raises:
         CommandError: The file does not exist or cannot be opened.

@@ -88,13 +88,7 @@ class _LevelTracker:
 
 
 class Replay:
-    """Replays the events of one device.
-
-    Args:
-        events: The events, at least one.
-        allocated: The blocks that are allocated after the last event, from the segments.
-        reserved_bytes: What is reserved then.
-    """
+    """Replays the events of one device."""
 
     def __init__(self, events: TraceEvents, allocated: AllocatedBlocks, reserved_bytes: int) -> None:
         self._events = events
@@ -116,11 +110,7 @@ class Replay:
         """The event of the peak; -1 if the value before the first event was never exceeded."""
 
     def run(self, largest: int = 0) -> ReplayResult:
-        """Replay all events.
-
-        Args:
-            largest: How many of the largest allocations to return individually.
-        """
+        """Replay all events."""
         for begin, end, ended in self._time_ranges():
             self._replay_range(begin, end)
             self._allocated.end_range(ended)

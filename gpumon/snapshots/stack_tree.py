@@ -43,14 +43,7 @@ class StackShare(NamedTuple):
 
 
 class StackNode:
-    """A frame, and everything that was allocated through it.
-
-    Args:
-        frame: The frame.
-        shares: The stacks that contain it.
-        depth: Number of frames above it.
-        key: A key that is unique in the tree.
-    """
+    """A frame, and everything that was allocated through it."""
 
     def __init__(self, frame: SnapshotFrame, shares: Sequence[StackShare], depth: int, key: str) -> None:
         self.frame = frame
@@ -77,13 +70,7 @@ class StackNode:
 
 
 def child_nodes(shares: Iterable[StackShare], depth: int = 0, parent: str = "") -> tuple[StackNode, ...]:
-    """The frames at a depth, largest first.
-
-    Args:
-        shares: The stacks.
-        depth: The index of the frame in each stack.
-        parent: The key of the node above.
-    """
+    """The frames at a depth, largest first."""
     groups: dict[SnapshotFrame, list[StackShare]] = {}
     for share in shares:
         if depth < len(share.frames):
@@ -100,12 +87,8 @@ def stack_amounts(
 ) -> list[StackShare]:
     """The amount of every stack that has one.
 
-    Args:
-        snapshot: The snapshot.
-        device: One of its devices.
-        measure: Which amount.
-        innermost_first: Whether the tree starts with the frame that allocates, or with the start of the program.
-        pattern: Only stacks with this text in a frame, ignoring case.
+    The tree starts with the frame that allocates, or with the start of the program. Only stacks with the text of
+    ``pattern`` in a frame count, whatever its case.
     """
     shares = []
     for use in device.uses:
@@ -126,12 +109,7 @@ def stack_changes(
 ) -> list[StackShare]:
     """The stacks whose amount differs between two snapshots. They are matched by frames: numbers differ between files.
 
-    Args:
-        before: The first snapshot and its device, or None if it does not have the device.
-        after: The second snapshot and its device.
-        measure: Which amount.
-        innermost_first: Whether the tree starts with the frame that allocates, or with the start of the program.
-        pattern: Only stacks with this text in a frame, ignoring case.
+    The other arguments are those of `stack_amounts`; the first snapshot may not have the device.
     """
     first, second = _amounts_by_frames(*before, measure), _amounts_by_frames(*after, measure)
     shares = []

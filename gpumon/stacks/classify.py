@@ -20,7 +20,6 @@ from gpumon.core.step_classes import (
     PYTHON,
     SYNC,
 )
-from gpumon.stacks.places import line_text, place_of, program_frame
 from gpumon.stacks.tables import (
     ANYWHERE,
     ARITHMETIC,
@@ -38,6 +37,9 @@ from gpumon.stacks.tables import (
     WRAPPER_FUNCTIONS,
     WRAPPER_MODULES,
     StackRule,
+    line_text,
+    place_of,
+    program_frame,
 )
 
 SourceOf = Callable[[str, int], str]
@@ -67,13 +69,7 @@ _NOWHERE: Final = StackFrame("", 0, "")
 
 
 def classify(frames: Sequence[StackFrame], source_of: SourceOf, *, has_gpu: bool) -> SampleClass:
-    """What the main thread does in a sample.
-
-    Args:
-        frames: Its stack, innermost first.
-        source_of: Reads a source line.
-        has_gpu: Whether the program has tensors on a GPU.
-    """
+    """What the main thread does in a sample."""
     stack = tuple(frames)
     own = program_frame(stack)
     line = line_text(own)

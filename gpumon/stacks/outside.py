@@ -58,9 +58,6 @@ class OutsideError(Exception):
 def read_threads(pid: int) -> tuple[ThreadStack, ...]:
     """The stacks of all Python threads of a process at one moment.
 
-    Args:
-        pid: The process.
-
     Raises:
         OutsideError: They cannot be read.
     """
@@ -73,11 +70,6 @@ def read_threads(pid: int) -> tuple[ThreadStack, ...]:
 
 def sample_main_thread(pid: int, seconds: float, hertz: int) -> StackSamples:
     """Sample the main thread of a process. Blocks for the time of the samples.
-
-    Args:
-        pid: The process.
-        seconds: For how long, in whole seconds at least one.
-        hertz: Samples per second.
 
     Raises:
         OutsideError: It cannot be sampled, or has ended.

@@ -1,11 +1,70 @@
-"""What files, functions and source lines of a stack mean: whose code it is, the class of a sample, and waits."""
+"""Where a frame of a stack is, and the tables of what files, functions and source lines mean."""
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
+from gpumon.core.stacks import StackFrame
 from gpumon.core.step_classes import LOCKS
 from gpumon.core.text_table import table
+
+_MAX_PLACES: Final = 16_384
+
+
+class Place(NamedTuple):
+    """Where a file belongs.
+
+    Attributes:
+        kind: ``program``, ``torch``, ``library``, ``standard``, ``generated`` or ``native``.
+        module: Path within the package folder or the standard library, such as ``torch/optim/adam.py``; of a file of
+            the program its complete path.
+    """
+
+    kind: str
+    module: str
+
+
+@lru_cache(maxsize=_MAX_PLACES)
+def place_of(file: str) -> Place:
+    """Where a source file belongs.
+
+    Kineto's paths are relative to the folder of packages.
+    """
+    for kind, pattern in PLACES:
+        match = pattern.search(file)
+        if match is not None:
+            return Place(kind, match[1] if pattern.groups else file)
+    return Place("program", file)
+
+
+def program_frame(frames: tuple[StackFrame, ...]) -> StackFrame | None:
+    """The innermost frame of the program; of a program that only libraries consist of, their innermost frame."""
+    library = None
+    for frame in frames:
+        kind = place_of(frame.file).kind
+        if kind == "program":
+            return frame
+        if kind == "library" and library is None and place_of(frame.file).module != PROBE_MODULES:
+            library = frame
+    return library
+
+
+def is_program(file: str) -> bool:
+    """Whether a source file belongs to the program, and not to a library, torch or Python."""
+    return place_of(file).kind == "program"
+
+
+def file_text(file: str) -> str:
+    """A source file as people write it: the path within its package, or else its name."""
+    place = place_of(file)
+    return place.module if place.kind in {"library", "torch"} else file.rpartition("/")[2]
+
+
+def line_text(frame: StackFrame | None) -> str:
+    """A frame as people write it: ``train.py:41``; with the folder for a library; empty for None."""
+    return "" if frame is None else f"{file_text(frame.file)}:{frame.line}"
+
 
 PROBE_MODULES: Final = "gpumon/probe/"
 PLACES: Final = tuple(
@@ -64,6 +123,8 @@ LOCK_MODULES: Final = re.compile(
 """Modules whose functions wait for a lock, a queue or another thread."""
 POLLING_MODULES: Final = re.compile(r"^(?:socket|ssl|selectors|subprocess)\.py|^multiprocessing/connection\.py")
 """Modules whose functions wait for a file descriptor with poll or select."""
+SERVER_MODULES: Final = re.compile(r"^socketserver\.py|^asyncio/base_events\.py")
+"""Modules whose loops wait for requests."""
 WAITING_FUNCTIONS: Final = frozenset(
     {"wait", "acquire", "select", "poll", "accept", "sleep", "get", "recv", "read", "join"}
 )

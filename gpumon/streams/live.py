@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from gpumon.core.collector_contract import COLLECTOR_OUTDATED
 from gpumon.core.frames import FrameError, decode
+from gpumon.core.inbox import Inbox
 from gpumon.core.limits import limit_problem
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
@@ -177,14 +178,21 @@ class LiveStream(ThreadStream):
             if not line:
                 return True
             try:
-                frame = decode(line)
+                self._accept(line)
             except FrameError as error:
                 self._report(error.problem)
                 continue
             if self._problem is not None and time.monotonic() - self._failed_at > PROBLEM_SHOWN_SECONDS:
                 self._problem = None
-            self.inbox.put(frame)
         return False
+
+    def _accept(self, line: bytes) -> None:
+        """Take a line of the collector.
+
+        Raises:
+            FrameError: It is no frame.
+        """
+        self.inbox.put(decode(line))
 
     def _report_end(self, child: Child, was_silent: bool, pause: float) -> None:
         """Report why a child is replaced, and count a crash against the call that was running."""
@@ -208,3 +216,18 @@ class LiveStream(ThreadStream):
         self._failed_at = time.monotonic()
         self._problem = problem
         self.inbox.ring()
+
+
+class LineStream(LiveStream):
+    """Lines of a collector that runs all the time, not decoded.
+
+    Attributes:
+        lines: The lines, each a frame.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(1.0, (sys.executable, str(COLLECTOR), "--background"))
+        self.lines: Inbox[bytes] = Inbox()
+
+    def _accept(self, line: bytes) -> None:
+        self.lines.put(line)

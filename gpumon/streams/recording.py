@@ -55,8 +55,16 @@ class RecordingWriter:
             self._file = target
         self._had_name = self._is_owned and _has_name(self._file)  # some file systems do not count links
 
+    def set_mode(self, mode: int) -> None:
+        """Set who may read the file, whatever the umask."""
+        os.fchmod(self._file.fileno(), mode)
+
     def write(self, frame: Frame) -> None:
-        """Add a frame. If anything interrupts the write, even a signal, the file is truncated to the previous frame.
+        """Add a frame, as `write_line` does; raises the same."""
+        self.write_line(encode(frame).encode() + b"\n")
+
+    def write_line(self, data: bytes) -> None:
+        """Add a line. If anything interrupts the write, even a signal, the file is truncated to the previous line.
 
         Raises:
             CommandError: The disk is full, or the file was removed or is no longer writable.
@@ -65,7 +73,6 @@ class RecordingWriter:
         if self._had_name and not _has_name(self._file):
             reason = f"The recording {self.name} ended early: its file was removed."
             raise CommandError.failure(ProblemCode.NOT_FOUND, reason)
-        data = encode(frame).encode() + b"\n"
         before = None if self._compressor is None else self._compressor.copy()
         try:
             if self._compressor is not None:
@@ -77,6 +84,17 @@ class RecordingWriter:
             if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
                 raise _write_error(error, self.name) from None
             raise
+
+    def sync(self) -> None:
+        """Write to the disk what the kernel holds of the file: a host that loses power keeps everything before this.
+
+        Raises:
+            CommandError: The disk is full or fails.
+        """
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise _write_error(error, self.name) from None
 
     def is_reader_gone(self) -> bool:
         """Whether the reader of the pipe is gone."""

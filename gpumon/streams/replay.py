@@ -18,10 +18,12 @@ from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.core.store import BUCKET_SECONDS, HISTORY_BUCKETS
 from gpumon.core.text import safe_text
+from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS
+from gpumon.core.units import local_time_text, parse_moment
 from gpumon.streams.base import DEMO_TITLE, Arrival, Discontinuity, FrameInbox, Position, Stream
 from gpumon.streams.lines import Record
 from gpumon.streams.pipe import PipeStream, move_standard_input
-from gpumon.streams.recording import RecordingReader
+from gpumon.streams.ring import RingReader, open_recording, ring_files
 
 MAX_FRAME_GAP_SECONDS: Final = 5.0
 """Longest wait between two frames, in recorded seconds."""
@@ -36,6 +38,7 @@ _MIN_REPEAT_SECONDS: Final = 0.1
 _MAX_WAIT_SECONDS: Final = 60.0
 _HISTORY_STEP_SECONDS: Final = STRIP_SECONDS / (INBOX_SIZE - 64)
 """The frames of the history must fit into the inbox."""
+_EARLY_STEP_SECONDS: Final = 10.0
 _PIECE_FRAMES: Final = 48
 _MAX_TAKING_SECONDS: Final = 0.25
 _TAKING_CHECK_SECONDS: Final = 0.002
@@ -68,14 +71,14 @@ class ReplayStream:
     ) -> None:
         self.inbox = FrameInbox()
         self.title = title or safe_text(path.name)
-        self._reader = RecordingReader(path)
-        self._repeat = repeat and self._reader.seekable
+        self.reader = open_recording(path)
+        self._repeat = repeat and self.reader.seekable
         self._speed = speed
         self._paused = False
         self._ended = False
         self._seconds = 0.0
         self._target: float | None = None
-        self._watched_seconds = watched_seconds if self._reader.seekable else 0.0
+        self._watched_seconds = watched_seconds if self.reader.seekable else 0.0
         self._offset = 0.0
         self._last: Frame | None = None
         self._last_seconds = 0.0
@@ -90,7 +93,7 @@ class ReplayStream:
     @property
     def problem(self) -> Problem | None:
         """What could not be read so far, or None."""
-        return self._reader.problem
+        return self.reader.problem
 
     @property
     def position(self) -> Position:
@@ -99,12 +102,12 @@ class ReplayStream:
             is_seeking = self._target is not None
             seconds = self._seconds if self._target is None else self._target
         has_ended = self._ended and not is_seeking
-        return Position(seconds, self._reader.duration_seconds, self._speed, self._paused, has_ended)
+        return Position(seconds, self.reader.duration_seconds, self._speed, self._paused, has_ended)
 
     def start(self) -> None:
         """Start playing. Without a history before the start, the first frame is shown at once."""
         if self._target is None and not self._watched_seconds:
-            first = self._reader.read()
+            first = self.reader.read()
             assert first is not None, "a recording has at least one frame"
             self._show(first)
             self._seconds = first.seconds
@@ -117,7 +120,7 @@ class ReplayStream:
         self._closing = True
         self._changed.set()
         if self._thread.ident is None:
-            self._reader.close()
+            self.reader.close()
 
     def set_paused(self, paused: bool) -> None:
         """Pause or resume."""
@@ -133,9 +136,9 @@ class ReplayStream:
 
     def seek(self, seconds: float) -> None:
         """Move to a time since the first frame, in the background; does nothing for a pipe."""
-        if not self._reader.seekable:
+        if not self.reader.seekable:
             return
-        duration = self._reader.duration_seconds
+        duration = self.reader.duration_seconds
         target = max(0.0, seconds)
         with self._lock:
             self._target = target if duration is None else min(target, duration)
@@ -144,18 +147,18 @@ class ReplayStream:
     def _run(self) -> None:
         try:
             self._start_in_history()
-            self._reader.scan(lambda: self._closing)
+            self.reader.scan(lambda: self._closing)
             self.inbox.ring()
             while not self._closing:
                 self._go_on()
         finally:
-            self._reader.close()
+            self.reader.close()
 
     def _start_in_history(self) -> None:
         """Move to the start before the search for the end of a long file, so that the first screen does not wait."""
         if self._watched_seconds:
-            self._reader.scan(lambda: self._closing, _START_SCAN_BYTES)
-            duration = self._reader.duration_seconds
+            self.reader.scan(lambda: self._closing, _START_SCAN_BYTES)
+            duration = self.reader.duration_seconds
             with self._lock:
                 if self._target is None:
                     start = self._watched_seconds
@@ -175,9 +178,9 @@ class ReplayStream:
 
     def _play_next(self) -> None:
         """Show the next frame when it is due."""
-        before = self._reader.problem
-        record = self._reader.read()
-        if self._reader.problem != before:
+        before = self.reader.problem
+        record = self.reader.read()
+        if self.reader.problem != before:
             self.inbox.ring()
         if record is None:
             self._play_end()
@@ -198,7 +201,7 @@ class ReplayStream:
 
     def _repeat_from_start(self) -> None:
         self._offset += self._period
-        for record in self._reader.window(0.0, 0.0, 0.0, self._is_interrupted):
+        for record in self.reader.window(0.0, 0.0, 0.0, self._is_interrupted):
             self._show(record)
         self._resume_at(0.0)
 
@@ -206,7 +209,7 @@ class ReplayStream:
     def _period(self) -> float:
         """Recorded seconds from the start of a repetition to the start of the next one."""
         interval = _MIN_REPEAT_SECONDS if self._last is None else self._last.interval_seconds
-        return (self._reader.duration_seconds or 0.0) + max(interval, _MIN_REPEAT_SECONDS)
+        return (self.reader.duration_seconds or 0.0) + max(interval, _MIN_REPEAT_SECONDS)
 
     def _move(self, target: float) -> None:
         """Show the frame at ``target``, after the earlier frames from which histories are drawn.
@@ -223,17 +226,17 @@ class ReplayStream:
             if self._last is not None:
                 arrivals.append(Discontinuity.REWOUND)
             self._last = None
-            for frame in self._earlier_repetitions(target):
+            for frame in self._earlier(target, start):
                 self._hand_over(arrivals)
                 arrivals.append(frame)
         reached = None
-        for record in self._reader.window(start, target, _HISTORY_STEP_SECONDS, self._is_interrupted):
+        for record in self.reader.window(start, target, _HISTORY_STEP_SECONDS, self._is_interrupted):
             if record.seconds >= start or not is_ahead:  # otherwise the frame is shown already
                 self._hand_over(arrivals)
                 arrivals += self._arrivals(record)
                 reached = record
         if reached is None and not is_ahead and not self._is_interrupted():
-            reached = self._reader.read()
+            reached = self.reader.read()
             if reached is not None:
                 arrivals += self._arrivals(reached)
         self.inbox.put(*arrivals)
@@ -252,17 +255,22 @@ class ReplayStream:
         while self.inbox.arrived.is_set() and not self._is_interrupted() and time.monotonic() < deadline:
             time.sleep(_TAKING_CHECK_SECONDS)
 
-    def _earlier_repetitions(self, target: float) -> Iterator[Frame]:
-        """The frames of a repeated recording that an observer would have seen before the start of this repetition."""
+    def _earlier(self, target: float, start: float) -> Iterator[Frame]:
+        """The frames before ``start`` that an observer would have seen: of earlier repetitions, or of a ring's hour."""
+        if isinstance(self.reader, RingReader):
+            first = max(0.0, target - DEFAULT_HISTORY_SECONDS)
+            for record in self.reader.window(first, start, _EARLY_STEP_SECONDS, self._is_interrupted):
+                yield record.frame
+            return
         missing = self._watched_seconds - target
-        duration = self._reader.duration_seconds
+        duration = self.reader.duration_seconds
         if not self._repeat or missing <= 0 or not duration:
             return
         count = math.ceil(missing / self._period)
         self._offset = max(self._offset, count * self._period)
         for number in range(count, 0, -1):
             start = max(0.0, number * self._period - missing)
-            for record in self._reader.window(start, duration, _HISTORY_STEP_SECONDS, self._is_interrupted):
+            for record in self.reader.window(start, duration, _HISTORY_STEP_SECONDS, self._is_interrupted):
                 yield _moved_frame(record.frame, self._offset - number * self._period)
 
     def _resume_at(self, seconds: float) -> None:
@@ -337,6 +345,34 @@ def open_replay(file: Path, speed: float) -> Stream:
             Path(f"/proc/self/fd/{descriptor}"), speed, "standard input", watched_seconds=WATCHED_SECONDS
         )
     return PipeStream(descriptor, "standard input")
+
+
+def open_moment(folder: Path, text: str) -> ReplayStream:
+    """Open a ring at a moment, paused: what the screen showed then.
+
+    Args:
+        folder: The ring.
+        text: A moment as `parse_moment` takes it.
+
+    Raises:
+        CommandError: The text is no moment, or there is no ring, or it begins later.
+    """
+    try:
+        time_seconds = parse_moment(text, time.time())
+    except (ValueError, OverflowError):
+        reason = f"{safe_text(text, 40)!r} is no moment in the past."
+        raise CommandError.usage(ProblemCode.INVALID_VALUE, reason, "Use 03:12, -2h, or 2026-05-01T14:30.") from None
+    ring_files(folder)  # a folder that does not exist is no file that cannot be read
+    stream = ReplayStream(folder, title="recorder")
+    reader = stream.reader
+    if isinstance(reader, RingReader):
+        if time_seconds < reader.start_seconds:
+            reader.close()
+            begin = local_time_text(reader.start_seconds)
+            raise CommandError.usage(ProblemCode.NOT_FOUND, f"The recording of this host begins later: {begin}.")
+        stream.set_paused(True)
+        stream.seek(reader.seconds_at(time_seconds))
+    return stream
 
 
 def open_demo(speed: float = 1.0) -> ReplayStream:

@@ -17,17 +17,27 @@ from gpumon.traces.device_time import (
     IdleReasons,
     add_gap,
     divide_device_time,
+    operator_pieces,
     work_class,
     work_events,
 )
 from gpumon.traces.host_work import HostWork
 from gpumon.traces.kinds import Kind, kernel_class
 from gpumon.traces.model import ClassTime, Collective, Gap, Total, Trace, TracedStep
-from gpumon.traces.operator_time import operator_pieces
 from gpumon.traces.pieces import TimePieces
-from gpumon.traces.step_account import ClassNames, account_of, class_times, line_of, median_step
 from gpumon.traces.step_graph import NO_GRAPH, GraphBuilder
-from gpumon.traces.steps import BEHIND, COMPLETE, StepRange, find_steps, steps_on_device
+from gpumon.traces.steps import (
+    BEHIND,
+    COMPLETE,
+    ClassNames,
+    StepRange,
+    account_of,
+    class_times,
+    find_steps,
+    line_of,
+    median_step,
+    steps_on_device,
+)
 from gpumon.traces.table import EventTable
 from gpumon.traces.what_if import without
 
@@ -63,10 +73,7 @@ class TraceFile(NamedTuple):
 def build_trace(table: EventTable, file: TraceFile, columns: int) -> Trace:
     """Build a trace.
 
-    Args:
-        table: Its events.
-        file: The file.
-        columns: Descriptor of the file that receives the columns of the timeline.
+    ``columns`` is the descriptor of the file that receives the columns of the timeline.
 
     Raises:
         UnreadableError: The file has no events that take time.

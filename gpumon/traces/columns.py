@@ -46,15 +46,7 @@ CRITICAL_PATH: Final = "critical path"
 def write_columns(
     table: EventTable, path: Sequence[TimePiece], begin: int, duration: int, descriptor: int
 ) -> tuple[Lane, ...]:
-    """Write the columns to a file, lane by lane, and return the lanes: the critical path, streams, threads.
-
-    Args:
-        table: The events.
-        path: The pieces of the trace that are on the critical path.
-        begin: The begin of the trace.
-        duration: Its duration.
-        descriptor: The file.
-    """
+    """Write the columns to a file, lane by lane, and return the lanes: the critical path, streams, threads."""
     by_lane: dict[int, list[int]] = {}
     for index in range(len(table)):
         if table.kinds[index] not in _HIDDEN:
@@ -157,9 +149,7 @@ def _label(table: EventTable, number: int) -> tuple[str, bool]:
 class TraceColumns:
     """The columns as gpumon maps them.
 
-    Args:
-        descriptor: The file; it may be closed afterwards.
-        lanes: The lanes that `write_columns` returned.
+    The descriptor may be closed afterwards; the lanes are those of `write_columns`.
 
     Attributes:
         begins: Begin of each event, from the begin of the trace.

@@ -115,11 +115,7 @@ def _pieces_of(
 class _Execution:
     """Executes a step, or several in a row.
 
-    Args:
-        graph: The step.
-        change: What is different from the trace.
-        backlog: By stream, when the work before the first step is done.
-        is_recorded: Whether `elements` is needed.
+    ``backlog`` is, by stream, when the work before the first step is done.
 
     Attributes:
         elements: What was executed, in this order.

@@ -1,15 +1,28 @@
 """The time of a GPU: at each moment the class of the work that comes first, or the reason why it did nothing.
 
-The reasons are a wait for data, a call that waited for the GPU, a late launch, or none of these.
+The reasons are a wait for data, a call that waited for the GPU, a late launch, or none of these. Without a GPU, the
+time is that of a thread by operator: at each moment the innermost one.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from gpumon.core.step_classes import COPIES, DATA, GPU_CLASSES, HOST, IDLE, MEMORY, SYNC
+from gpumon.core.step_classes import (
+    COPIES,
+    CPU_CLASSES,
+    CPU_MATMUL,
+    CPU_OPERATORS,
+    DATA,
+    GPU_CLASSES,
+    HOST,
+    IDLE,
+    MEMORY,
+    SYNC,
+)
 from gpumon.traces.host_work import HostWork
-from gpumon.traces.kinds import Kind, kernel_class
+from gpumon.traces.kinds import Kind, is_data_wait, kernel_class
 from gpumon.traces.pieces import NO_EVENT, Interval, TimePiece, TimePieces, remainder
 from gpumon.traces.table import EventTable
 
@@ -62,11 +75,7 @@ def divide_device_time(
 ) -> None:
     """Add the pieces of work of a GPU in order, and report each time without work when it is its turn.
 
-    Args:
-        table: The events.
-        work: Indexes of the events on the GPU in the order of their begin.
-        pieces: Receives the pieces.
-        on_idle: Called with the begin and the end of a time without work, and the event that ends it.
+    ``on_idle`` is called with the begin and the end of a time without work, and the event that ends it.
     """
     begins, ends = table.begins, table.ends
     group: list[int] = []
@@ -119,12 +128,7 @@ class IdleGap(NamedTuple):
 
 
 class IdleReasons:
-    """Divides the times without work on the GPU into classes, by their reasons.
-
-    Args:
-        table: The events.
-        host: What the threads of the host did.
-    """
+    """Divides the times without work on the GPU into classes, by their reasons."""
 
     def __init__(self, table: EventTable, host: HostWork) -> None:
         self._table = table
@@ -133,10 +137,7 @@ class IdleReasons:
     def divide(self, begin: int, end: int, next_event: int | None) -> IdleGap:
         """Divide a time without work; the pieces cover it completely.
 
-        Args:
-            begin: Its begin.
-            end: Its end.
-            next_event: The event on the GPU that ends it; None after the last one.
+        ``next_event`` is the event on the GPU that ends it; None after the last one.
         """
         pieces: list[TimePiece] = []
         data = list(self._host.data.overlapping(begin, end))
@@ -205,3 +206,81 @@ def add_gap(pieces: TimePieces, gap: IdleGap) -> None:
     """Add the pieces of a gap to a timeline."""
     for piece in gap.pieces:
         pieces.add(*piece)
+
+
+_MATMUL: Final = re.compile(
+    r"::(mm|bmm|addmm|baddbmm|addmv|mv|matmul|linear|dot|convolution|_convolution|convolution_backward|mkldnn_\w+"
+    r"|conv\d?d?\w*|thnn_conv\w*|_?scaled_dot_product\w*|_efficient_attention\w*|lstm|gru)$"
+)
+_CPU_DATA: Final = CPU_CLASSES.index(DATA)
+_MATMULS: Final = CPU_CLASSES.index(CPU_MATMUL)
+_OPERATORS: Final = CPU_CLASSES.index(CPU_OPERATORS)
+
+
+def operator_class(name: str) -> int:
+    """The number of the class of an operator in `CPU_CLASSES`."""
+    return _MATMULS if _MATMUL.search(name) else _OPERATORS
+
+
+def operator_pieces(table: EventTable, lane: int) -> TimePieces:
+    """The time of a thread: each moment belongs to the innermost operator, and in a wait for data to the wait."""
+    pieces = TimePieces()
+    is_data = [is_data_wait(text) for text in table.texts]
+    classes = [operator_class(text) for text in table.texts]
+    names, kinds = table.names, table.kinds
+    chosen = [
+        index
+        for index in range(len(table))
+        if table.lanes[index] == lane
+        and (kinds[index] == Kind.OPERATOR or (kinds[index] == Kind.ANNOTATION and is_data[names[index]]))
+    ]
+    chosen.sort(key=lambda index: (table.begins[index], -table.ends[index]))
+
+    def add(begin: int, end: int, index: int, wait: int | None) -> None:
+        owner = index if wait is None else wait
+        share = classes[names[owner]] if wait is None else _CPU_DATA
+        pieces.add(begin, end, share, names[owner], owner)
+
+    innermost_pieces(table, chosen, lambda index: is_data[names[index]], add)
+    return pieces
+
+
+def innermost_pieces(
+    table: EventTable,
+    chosen: list[int],
+    is_wait: Callable[[int], bool],
+    add: Callable[[int, int, int, int | None], None],
+) -> None:
+    """Call ``add`` with each piece of time in which the innermost event of a thread stays the same.
+
+    Args:
+        table: The events.
+        chosen: Indexes of the events of the thread, in the order of their begin, the outer ones first.
+        is_wait: Whether all that happens within an event belongs to it.
+        add: Called with the begin, the end, the innermost event, and the outermost wait around it.
+    """
+    stack: list[tuple[int, int, int | None]] = []
+    position = 0
+
+    def close(until: int) -> None:
+        nonlocal position
+        while stack and stack[-1][0] <= until:
+            end, index, wait = stack.pop()
+            if end > position:
+                add(position, end, index, wait)
+                position = end
+
+    for index in chosen:
+        begin, end = table.begins[index], table.ends[index]
+        close(begin)
+        wait = index if is_wait(index) else None
+        if stack:
+            outer_end, outer, outer_wait = stack[-1]
+            if begin > position:
+                add(position, begin, outer, outer_wait)
+            end = min(end, outer_end)
+            wait = wait if outer_wait is None else outer_wait
+        position = max(position, begin) if stack else begin
+        stack.append((end, index, wait))
+    if stack:
+        close(stack[0][0])

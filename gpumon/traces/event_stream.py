@@ -32,10 +32,6 @@ class TextSource(Protocol):
 class EventStream:
     """The events of one file.
 
-    Args:
-        source: The file.
-        on_chunk: Called after each piece of the file.
-
     Attributes:
         header: The other keys of the document, as far as they were read.
         damage: Why the events end early, as a clause that follows the name of the file; empty if they are complete.

@@ -27,9 +27,6 @@ _BLOCKING_COPY_NS: Final = 50_000
 class HostWork:
     """The events of the host, arranged for questions about a moment.
 
-    Args:
-        table: The events.
-
     Attributes:
         main_lane: The thread that runs the training loop, or None without one.
         data: The waits for the next batch.

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from gpumon.core.step_classes import COMMUNICATION, MEMORY, OTHER_COMPUTE, SIMT, TENSOR
-from gpumon.stacks.places import is_program
+from gpumon.stacks.tables import is_program
 
 
 class Kind(IntEnum):

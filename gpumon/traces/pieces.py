@@ -82,11 +82,7 @@ class Interval(NamedTuple):
 
 
 class Intervals:
-    """Time ranges of which none overlaps another; a range that lies in another one belongs to the outer one.
-
-    Args:
-        ranges: The ranges in any order.
-    """
+    """Time ranges of which none overlaps another; a range that lies in another one belongs to the outer one."""
 
     def __init__(self, ranges: Sequence[Interval]) -> None:
         self.items: list[Interval] = []

@@ -32,9 +32,6 @@ class OpenTrace(NamedTuple):
 class TraceReader(FileReader[OpenTrace]):
     """Reads one file.
 
-    Args:
-        path: The file.
-
     Raises:
         CommandError: The file does not exist or cannot be opened.
     """

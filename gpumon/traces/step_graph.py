@@ -12,10 +12,9 @@ from statistics import median_low
 from typing import Final, NamedTuple
 
 from gpumon.core.step_classes import CPU_CLASSES, CPU_OUTSIDE, DATA, GPU_CLASSES, HOST
-from gpumon.traces.device_time import BETWEEN_OPERATORS, work_class
+from gpumon.traces.device_time import BETWEEN_OPERATORS, innermost_pieces, operator_class, work_class
 from gpumon.traces.host_work import HostWork
 from gpumon.traces.kinds import Kind, is_allocation, is_data_wait, is_freeing, is_gc, is_launch
-from gpumon.traces.operator_time import innermost_pieces, operator_class
 from gpumon.traces.pieces import NO_EVENT, TimePiece
 from gpumon.traces.steps import StepRange
 from gpumon.traces.table import EventTable
@@ -111,13 +110,7 @@ NO_GRAPH: Final = StepGraph([], [], [], 0, 0, is_repeated=False)
 
 
 class GraphBuilder:
-    """Builds the graph of a step.
-
-    Args:
-        table: The events.
-        host: What the threads of the host did.
-        work: Indexes of the events on the GPU, in the order of their begin.
-    """
+    """Builds the graph of a step."""
 
     def __init__(self, table: EventTable, host: HostWork, work: list[int]) -> None:
         self._table = table
@@ -133,10 +126,7 @@ class GraphBuilder:
     def build(self, step: StepRange, on_device: StepRange, *, is_repeated: bool) -> StepGraph:
         """The graph of a step.
 
-        Args:
-            step: Where it begins and ends on the host.
-            on_device: Where it begins and ends on the GPU.
-            is_repeated: Whether it is one of many.
+        The step has its begin and its end on the host, and on the GPU.
         """
         pieces = self._host_pieces(step)
         launches = self._launches(step)

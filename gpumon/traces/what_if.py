@@ -2,13 +2,43 @@
 
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
+from gpumon.core.gpu_models import RATES
 from gpumon.core.step_classes import COMMUNICATION, COPIES, DATA, GPU_CLASSES, MEMORY, SIMT, SYNC, TENSOR
 from gpumon.traces.critical_path import Change, step_time
 from gpumon.traces.step_graph import COLLECTING, DeviceWork, StepGraph
 from gpumon.traces.table import EventTable
-from gpumon.traces.tensor_speedup import tensor_speedup
+
+
+class Speedup(NamedTuple):
+    """The least and the largest ratio of a class of products."""
+
+    least: float
+    most: float
+
+
+_BY_DURATION: Final = (
+    (1_000_000, Speedup(6.4, 7.5)),
+    (100_000, Speedup(3.6, 6.0)),
+    (0, Speedup(1.0, 2.8)),
+)
+"""From a duration of the product in fp32 on, in nanoseconds."""
+_MEASURED_RATIO: Final = 8.0
+"""Of the rates of the GPU that was measured."""
+
+
+def tensor_speedup(compute_capability: str, nanoseconds: int) -> Speedup:
+    """The ratio for a product that takes a time in fp32.
+
+    The compute capability is empty if it is unknown.
+    """
+    rates = RATES.get(compute_capability)
+    ratio = _MEASURED_RATIO if rates is None else rates.get("tf32", rates["fp32"]) / rates["fp32"]
+    if rates is None or ratio != _MEASURED_RATIO:
+        return Speedup(1.0, ratio)
+    return next(speedup for least, speedup in _BY_DURATION if nanoseconds >= least)
+
 
 ELEMENTWISE: Final = "elementwise"
 TF32: Final = "tf32"
@@ -29,10 +59,7 @@ _BF16_SPEEDUP: Final = 2.0
 def without(table: EventTable, graph: StepGraph, device: str) -> dict[str, tuple[int, int]]:
     """How long the step takes with each change, and how much of it is work of the GPU, in nanoseconds.
 
-    Args:
-        table: The events.
-        graph: The step.
-        device: The compute capability of the GPU; empty if it is unknown.
+    ``device`` is the compute capability of the GPU; empty if it is unknown.
     """
     if not graph.parts or len(graph.work) > _MAX_WORK:
         return {}

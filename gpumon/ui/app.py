@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import events, on
-from textual.binding import Binding, BindingType
 
 from gpumon.core.heap import ReleaseSchedule, release_unused
 from gpumon.core.inbox import Bell
@@ -25,7 +24,7 @@ from gpumon.session.probe_registry import Watcher
 from gpumon.streams.base import Seekable, Stream
 from gpumon.ui import messages, terminal
 from gpumon.ui.base_app import BaseApp
-from gpumon.ui.keymap import TAB_BINDINGS, check_keymap, key_text
+from gpumon.ui.keymap import TAB_BINDINGS, Bindings, check_keymap, key, key_text
 from gpumon.ui.navigation import Navigation, screen_class
 from gpumon.ui.notifications import Notifications
 from gpumon.ui.process_actions import ProcessActions
@@ -78,75 +77,21 @@ class GpumonApp(BaseApp):
     TITLE = "gpumon"
     ENABLE_COMMAND_PALETTE = True
     COMMANDS: ClassVar[set[Any]] = {_commands}
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS: ClassVar[Bindings] = [
         *TAB_BINDINGS,
-        Binding(
-            "left_square_bracket",
-            "select_device(-1)",
-            "GPU",
-            id="previous-gpu",
-            key_display="[ ]",
-            tooltip="Previous GPU",
-        ),
-        Binding("right_square_bracket", "select_device(1)", "GPU", id="next-gpu", show=False, tooltip="Next GPU"),
-        Binding(
-            "space", "pause", "Pause", id="pause", tooltip="Pause or resume; live frames still go into the history"
-        ),
-        Binding(
-            "plus,equals_sign",
-            "change_pace(1)",
-            "Pace",
-            id="faster",
-            key_display="+/-",
-            tooltip="Faster: a shorter interval, or a higher replay speed",
-        ),
-        Binding(
-            "minus",
-            "change_pace(-1)",
-            "Slower",
-            id="slower",
-            show=False,
-            tooltip="Slower: a longer interval, or a lower replay speed",
-        ),
-        Binding(
-            "full_stop",
-            f"seek({_SEEK_SECONDS})",
-            "10s",
-            id="forward",
-            key_display=",/.",
-            tooltip="Ten seconds forward in the recording",
-        ),
-        Binding(
-            "comma",
-            f"seek(-{_SEEK_SECONDS})",
-            "Back",
-            id="rewind",
-            show=False,
-            tooltip="Ten seconds back in the recording",
-        ),
-        Binding(
-            "C", "open_screen('cost')", "Cost", id="cost", tooltip="CPU, memory, output and driver calls of gpumon"
-        ),
-        Binding(
-            "L",
-            "open_screen('topology')",
-            "Topology",
-            id="topology",
-            tooltip="Connections of the GPUs: NVLink, PCIe, NUMA, network",
-        ),
-        Binding(
-            "N", "notify_when", "Notify", id="notify-when", tooltip="Notify me when a GPU is free or a process ends"
-        ),
-        Binding(
-            "e",
-            "explain_selected",
-            "Explain",
-            id="explain-selected",
-            show=False,
-            tooltip="Why the selected GPU has an alert",
-        ),
-        Binding("R", "record", "Record", id="record", show=False, tooltip="Record live values to a file; again: stop"),
-        Binding("d", "demo", "Demo", id="demo", tooltip="Play the bundled recording, or go back to live values"),
+        key("previous-gpu", "GPU", "Previous GPU", "select_device(-1)", display="[ ]"),
+        key("next-gpu", "GPU", "Next GPU", "select_device(1)", show=False),
+        key("pause", "Pause", "Pause or resume; live frames still go into the history"),
+        key("faster", "Pace", "Faster: a shorter interval, or a higher replay speed", "change_pace(1)", display="+/-"),
+        key("slower", "Slower", "Slower: a longer interval, or a lower replay speed", "change_pace(-1)", show=False),
+        key("forward", "10s", "Ten seconds forward in the recording", f"seek({_SEEK_SECONDS})", display=",/."),
+        key("rewind", "Back", "Ten seconds back in the recording", f"seek(-{_SEEK_SECONDS})", show=False),
+        key("cost", "Cost", "CPU, memory, output and driver calls of gpumon", "open_screen('cost')"),
+        key("topology", "Topology", "Connections of the GPUs: NVLink, PCIe, NUMA, network", "open_screen('topology')"),
+        key("notify-when", "Notify", "Notify me when a GPU is free or a process ends"),
+        key("explain-selected", "Explain", "Why the selected GPU has an alert", show=False),
+        key("record", "Record", "Record live values to a file; again: stop", show=False),
+        key("demo", "Demo", "Play the bundled recording, or go back to live values"),
     ]
 
     def __init__(

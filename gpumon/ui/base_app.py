@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from textual._context import active_message_pump
 from textual.app import App
-from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
 from textual.dom import DOMNode
 from textual.filter import LineFilter, Monochrome, NoColor
@@ -20,7 +19,7 @@ from gpumon.core.units import counted, file_stamp
 from gpumon.present.palette import BUILT_IN, DARK, Palette, palettes
 from gpumon.session.background import run_in_background
 from gpumon.ui import textual_fixes  # noqa: F401 - the import applies them
-from gpumon.ui.keymap import without_effect
+from gpumon.ui.keymap import Bindings, key, without_effect
 from gpumon.ui.screens.base import BaseScreen
 from gpumon.ui.themes import WithoutColors, textual_theme
 from gpumon.ui.widgets.footer import Footer
@@ -37,17 +36,15 @@ class BaseApp(App[None]):
 
     CSS_PATH = Path(__file__).with_name("gpumon.tcss")
     COMPONENT_CLASSES: ClassVar[set[str]] = set(ROLE_CLASSES)
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "copy", "Copy", id="copy", tooltip="Copy the row or the text to the clipboard"),
-        Binding("S", "save", "Save", id="save", tooltip="Save the screen as a picture and as text"),
-        Binding("T", "theme", "Theme", id="theme", tooltip="Choose a theme, which is shown at once"),
-        Binding("ctrl+l", "redraw", "Redraw", id="redraw", show=False, tooltip="Redraw the complete screen"),
-        Binding("ctrl+z", "suspend_process", "Suspend", id="suspend", show=False, tooltip="Suspend; resume with fg"),
-        Binding("question_mark,f1", "help", "Help", id="help", tooltip="Keys and the meaning of the columns"),
-        Binding("q", "ask_to_quit", "Quit", id="quit", tooltip="Quit; asks while a workload started here is running"),
-        Binding(
-            "ctrl+c", "quit", "Quit now", id="quit-now", show=False, tooltip="Quit without a question", priority=True
-        ),
+    BINDINGS: ClassVar[Bindings] = [
+        key("copy", "Copy", "Copy the row or the text to the clipboard"),
+        key("save", "Save", "Save the screen as a picture and as text"),
+        key("theme", "Theme", "Choose a theme, which is shown at once"),
+        key("redraw", "Redraw", "Redraw the complete screen", show=False),
+        key("suspend", "Suspend", "Suspend; resume with fg", "suspend_process", show=False),
+        key("help", "Help", "Keys and the meaning of the columns"),
+        key("quit", "Quit", "Quit; asks while a workload started here is running", "ask_to_quit"),
+        key("quit-now", "Quit now", "Quit without a question", "quit", show=False, priority=True),
     ]
 
     leave: Callable[[threading.Thread], None] | None = None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.keys import _character_to_key, format_key  # Textual has no public name for the first one
 
@@ -56,23 +56,48 @@ _MOVING_KEYS: Final = frozenset({"up", "down", "k", "j", "pageup", "pagedown", "
 _KEY_NAMES: Final = {"enter": "enter", "escape": "escape", "tab": "tab", "space": "space"}
 """Written as words here, with symbols by Textual."""
 
-TAB_BINDINGS: Final = tuple(
-    Binding(
-        ",".join(key for key, meaning in KEY_MEANINGS.items() if meaning == tab.name.lower()),
-        f"open_screen('{tab.name.lower()}')",
-        tab.name,
-        id=tab.name.lower(),
-        show=False,
-        tooltip=tab.help,
-    )
-    for tab in TABS
-)
-"""The screens with a digit; the top line shows them, not the footer."""
+Bindings = list[BindingType]
+"""What a class of Textual has as ``BINDINGS``."""
 
 
 def meaning_of(binding_id: str) -> str:
     """The name of the meaning of a binding: the last part of its id."""
     return binding_id.rpartition(".")[2]
+
+
+def key(
+    name: str,
+    label: str,
+    tooltip: str,
+    action: str = "",
+    *,
+    keys: str = "",
+    show: bool = True,
+    display: str | None = None,
+    priority: bool = False,
+) -> Binding:
+    """A binding of the keys of a meaning.
+
+    Args:
+        name: The id, whose last part is the meaning.
+        label: What the footer says.
+        tooltip: What the help says.
+        action: What it does; by default what the meaning is called.
+        keys: Those keys of the meaning that are bound, if not all.
+        show: Whether the footer shows it.
+        display: The keys as the footer shows them.
+        priority: Whether it precedes the keys of the widget that has the focus.
+    """
+    meaning = meaning_of(name)
+    keys = keys or ",".join(bound for bound, its_meaning in KEY_MEANINGS.items() if its_meaning == meaning)
+    action = action or meaning.replace("-", "_")
+    return Binding(keys, action, label, show, display, priority, tooltip, name)
+
+
+TAB_BINDINGS: Final = tuple(
+    key(tab.name.lower(), tab.name, tab.help, f"open_screen('{tab.name.lower()}')", show=False) for tab in TABS
+)
+"""The screens with a digit; the top line shows them, not the footer."""
 
 
 def without_effect(key: str) -> str:

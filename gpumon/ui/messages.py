@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
 
     from gpumon.core.model import Device, Process
     from gpumon.health.alerts import Alert
-    from gpumon.operations.run_target import RunTarget
-    from gpumon.operations.torch_processes import Owner
+    from gpumon.operations.device_selection import RunTarget
+    from gpumon.operations.gpu_processes import Owner
     from gpumon.operations.workload import WorkloadRun
     from gpumon.probe.messages import Probe, RequestKind
     from gpumon.workload_runs.catalogue import WorkloadInfo
@@ -70,28 +71,25 @@ class StartRequest(NamedTuple):
     python: Interpreter
 
 
+@dataclass
 class StartRequested(AppMessage):
     """Start a workload."""
 
-    def __init__(self, request: StartRequest) -> None:
-        super().__init__()
-        self.request = request
+    request: StartRequest
 
 
-class RunMessage(AppMessage):
-    """Concerns a run."""
-
-    def __init__(self, run: WorkloadRun) -> None:
-        super().__init__()
-        self.run = run
-
-
-class StopRequested(RunMessage):
+@dataclass
+class StopRequested(AppMessage):
     """Stop a run."""
 
+    run: WorkloadRun
 
-class RestartRequested(RunMessage):
+
+@dataclass
+class RestartRequested(AppMessage):
     """Run the same workload again with the same parameters."""
+
+    run: WorkloadRun
 
 
 class ProbeRequested(AppMessage):
@@ -111,65 +109,42 @@ class ProbeRequested(AppMessage):
         self.options = options
 
 
+@dataclass
 class AcknowledgeRequested(AppMessage):
     """Leave an alert out of the header while it stands, or take that back."""
 
-    def __init__(self, alert: Alert) -> None:
-        super().__init__()
-        self.alert = alert
+    alert: Alert
 
 
+@dataclass
 class SignalRequested(AppMessage):
-    """Ask the user which signal to send to processes.
+    """Ask the user which signal to send to processes, as the screen shows them."""
 
-    Args:
-        processes: The processes as the screen shows them.
-    """
-
-    def __init__(self, processes: Sequence[Process]) -> None:
-        super().__init__()
-        self.processes = processes
+    processes: Sequence[Process]
 
 
 class FleetRefreshRequested(AppMessage):
     """Query Prometheus now."""
 
 
+@dataclass
 class FleetHostRequested(AppMessage):
-    """Show a host of the fleet over time.
+    """Show a host of the fleet over time, or one of its GPUs."""
 
-    Args:
-        host: The host.
-        device_key: The GPU to open, or None for all GPUs of the host.
-    """
-
-    def __init__(self, host: str, device_key: str | None = None) -> None:
-        super().__init__()
-        self.host = host
-        self.device_key = device_key
+    host: str
+    device_key: str | None = None
 
 
+@dataclass
 class HostsAdded(AppMessage):
-    """Read hosts through ssh from now on, instead of what the fleet was.
+    """Read hosts, named as for ssh, from now on, instead of what the fleet was."""
 
-    Args:
-        hosts: As for ssh.
-    """
-
-    def __init__(self, hosts: tuple[str, ...]) -> None:
-        super().__init__()
-        self.hosts = hosts
+    hosts: tuple[str, ...]
 
 
+@dataclass
 class EmptyCacheRequested(AppMessage):
-    """Ask the user whether a process is to empty its cache.
+    """Ask the user whether a process, with the statistics of its allocator for a GPU, is to empty its cache."""
 
-    Args:
-        owner: The process, with the statistics of its allocator for the GPU.
-        device: The GPU.
-    """
-
-    def __init__(self, owner: Owner, device: Device) -> None:
-        super().__init__()
-        self.owner = owner
-        self.device = device
+    owner: Owner
+    device: Device

@@ -163,20 +163,28 @@ class Navigation:
 
     def applies(self, action: str, parameters: tuple[object, ...]) -> bool:
         """Whether the stream and the screen in front have a use for an action of the app."""
-        front, session = self._front, self._session
-        selects_device = isinstance(front, ViewScreen) and front.SELECTS_DEVICE
-        lists_processes = isinstance(front, ViewScreen) and front.LISTS_PROCESSES
-        conditions: dict[object, bool] = {
-            ("open_screen", ("workloads",)): not session.is_read_only,
-            "seek": isinstance(session.stream, Seekable),
-            "change_pace": isinstance(session.stream, (Seekable, Adjustable)),
-            "demo": session.can_toggle_demo,
-            "record": session.shown.is_this_host,
-            "explain_selected": selects_device,
-            "select_device": selects_device and self.has_several_devices,
-            "notify_when": selects_device or lists_processes,
+        session = self._session
+        conditions: dict[object, Callable[[], bool]] = {  # called for one key only: a check of a stream's kind is slow
+            ("open_screen", ("workloads",)): lambda: not session.is_read_only,
+            "seek": lambda: isinstance(session.stream, Seekable),
+            "change_pace": lambda: isinstance(session.stream, (Seekable, Adjustable)),
+            "demo": lambda: session.can_toggle_demo,
+            "record": lambda: session.shown.is_this_host,
+            "explain_selected": lambda: self._selects_device,
+            "select_device": lambda: self._selects_device and self.has_several_devices,
+            "notify_when": lambda: self._selects_device or self._lists_processes,
         }
-        return conditions.get(action, True) and conditions.get((action, parameters), True)
+        return all(conditions[key]() for key in (action, (action, parameters)) if key in conditions)
+
+    @property
+    def _selects_device(self) -> bool:
+        front = self._front
+        return isinstance(front, ViewScreen) and front.SELECTS_DEVICE
+
+    @property
+    def _lists_processes(self) -> bool:
+        front = self._front
+        return isinstance(front, ViewScreen) and front.LISTS_PROCESSES
 
     @property
     def has_several_devices(self) -> bool:

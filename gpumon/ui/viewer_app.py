@@ -42,7 +42,6 @@ class ViewerApp(BaseApp):
         self._legend = legend
 
     def on_mount(self) -> None:
-        """Open the first screen."""
         self.push_screen(self._first)
 
     def on_reading_screen_failed(self, message: ReadingScreen.Failed) -> None:

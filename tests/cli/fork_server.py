@@ -18,6 +18,8 @@ from typing import Final, NoReturn
 
 _START_VARIABLES: Final = ("LC_", "LANG", "PYTHON")
 """Beginnings of the variables that an interpreter reads when it starts."""
+_FOLLOWED: Final = frozenset({"PYTHONPATH"})
+"""Those that a fork obeys as a new interpreter does."""
 _MAX_REQUEST: Final = 1 << 18
 
 
@@ -29,7 +31,7 @@ class ForkServer:
 
     def serves(self, variables: Mapping[str, str]) -> bool:
         """Whether a fork of the server is what a new interpreter with these variables would be."""
-        return _start_variables(variables) == _start_variables(os.environ)
+        return start_variables(variables) == start_variables(os.environ)
 
     def start(self, argv: Sequence[str], variables: Mapping[str, str], files: Sequence[int]) -> socket.socket:
         """Start a command.
@@ -59,8 +61,10 @@ class ForkServer:
         return self._socket
 
 
-def _start_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if name.startswith(_START_VARIABLES)}
+def start_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables that make an interpreter another one."""
+    names = [name for name in variables if name.startswith(_START_VARIABLES) and name not in _FOLLOWED]
+    return {name: variables[name] for name in names}
 
 
 def serve(requests: socket.socket) -> None:
@@ -99,6 +103,7 @@ def _become(request: dict[str, object], files: Sequence[int]) -> NoReturn:
     os.closerange(3, max(files) + 1)
     os.environ.clear()
     os.environ.update(request["variables"])  # type: ignore[call-overload]
+    sys.path[:] = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *sys.path]
     time.tzset()
     os.chdir(str(request["folder"]))
     sys.modules["__main__"].__package__ = None  # else click names the module of this server

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from tests.cli.fork_server import ForkServer
+from tests.cli.fork_server import ForkServer, start_variables
 
 PATIENCE_SECONDS: Final = 100.0
 """Longer than the selftest's own deadline, which names the check that hangs."""
@@ -33,6 +33,8 @@ _SERVER: Final = ForkServer()
 def run(*argv: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run gpumon without a terminal; an exit code above 128 stands for a signal, as in a shell."""
     variables = {**env, "TERM": "xterm"}
+    if not start_variables(variables):  # a small environment that is not about the interpreter
+        variables |= start_variables(os.environ)
     return _forked(argv, variables) if _SERVER.serves(variables) else shell('"$@"', *argv, env=env)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gpumon.cli import commands
 from gpumon.cli.config import load_config
-from gpumon.present.table_columns import column_ids
+from gpumon.present.paint.columns import column_ids
 from tests.cli.running import is_one_line, run
 from tests.cli.test_config import Write, write
 

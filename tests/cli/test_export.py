@@ -130,5 +130,10 @@ def test_every_screen_has_the_history_option() -> None:
     def has_history(command: click.Command) -> bool:
         return "history" in {parameter.name for parameter in command.params}
 
-    assert {name for name, command in commands.commands.items() if has_history(command)} == {"demo", "fleet", "replay"}
+    assert {name for name, command in commands.commands.items() if has_history(command)} == {
+        "demo",
+        "fleet",
+        "replay",
+        "ssh",
+    }
     assert has_history(commands)

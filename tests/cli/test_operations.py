@@ -10,10 +10,9 @@ import pytest
 from gpumon.core.model import Device
 from gpumon.core.problems import CommandError
 from gpumon.core.timeline import Timeline
-from gpumon.operations import save as save_module
-from gpumon.operations.csv_table import CsvRow
+from gpumon.operations import csv_table as save_module
+from gpumon.operations.csv_table import CsvRow, Table, TimeRange, history_table, save
 from gpumon.operations.record import Anonymizer
-from gpumon.operations.save import Table, TimeRange, history_table, save
 from gpumon.operations.waterfall import PartKind, Waterfall, waterfall
 from tests.builders import device, frame, process
 from tests.operations.test_waterfall import DRIVER, GIB, MIB, TOTAL, gpu, probe, statistics

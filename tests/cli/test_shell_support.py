@@ -56,7 +56,7 @@ def test_bash_completes_commands_workloads_themes_and_metrics(environment: Envir
     file = tmp_path / ".config" / "gpumon" / "config.toml"
     file.parent.mkdir(parents=True)
     file.write_text('[themes.sea]\nprimary = "#048"\n')
-    assert completed_in_bash(["gpumon", "re"], environment) == {"record", "replay", "report", "results"}
+    assert completed_in_bash(["gpumon", "re"], environment) == {"record", "recorder", "replay", "report", "results"}
     assert completed_in_bash(["gpumon", "run", "mat"], environment) == {"matmul"}
     assert completed_in_bash(["gpumon", "--theme", ""], environment) == {
         *BUILT_IN,

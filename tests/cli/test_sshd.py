@@ -1,5 +1,10 @@
-"""Hosts behind a real sshd that hang at some stage: each ends in time with a sentence, and no ssh stays behind."""
+"""Hosts behind a real sshd that hang at some stage: each ends in time with a sentence, and no ssh stays behind.
 
+And one sample of a host that answers.
+"""
+
+import json
+import os
 import re
 import signal
 import subprocess
@@ -15,15 +20,16 @@ from gpumon.operations.training_jobs.hosts import read_hosts
 from gpumon.streams.remote import stream as remote
 from gpumon.streams.remote.stream import RemoteStream
 from tests.cli.running import GPUMON
+from tests.nvml_mock import NvmlMock
 from tests.processes import PROC, wait_gone
-from tests.streams.remote_host import needs_sshd, ssh_server
+from tests.streams.remote_host import environment_without_gpumon, needs_sshd, ssh_server
 
 pytestmark = needs_sshd
 HANGS = {
     "never writes": "exec sleep 60",
     "half a line": "printf '{\"schema\": 1, '; exec sleep 60",
     "drips": "while printf x; do sleep 0.1; done",
-    "is ready again and again": "while echo 'gpumon: ready'; do sleep 0.1; done",
+    "is ready again and again": "while echo 'gpumon: Python 3.12'; do sleep 0.1; done",
     "sends other lines": "while echo hello; do sleep 0.1; done",
     "sends errors": "while echo bad >&2; do sleep 0.01; done",
 }
@@ -94,3 +100,16 @@ def test_ssh_ends_with_a_gpumon_that_is_killed(
             time.sleep(0.05)
         process.send_signal(number)
     assert all(wait_gone(pid, 5) for pid in started)
+
+
+def test_one_sample_of_a_host_without_gpumon(nvml_mock: NvmlMock, tmp_path: Path) -> None:
+    settings = " ".join(f"{name}='{value}'" for name, value in environment_without_gpumon(nvml_mock, tmp_path).items())
+    clients_folder = tmp_path / "client"
+    clients_folder.mkdir()
+    (clients_folder / "ssh").write_text(f'#!/bin/sh\nfor last; do :; done\nexport {settings}\nexec sh -c "$last"\n')
+    (clients_folder / "ssh").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{clients_folder}:/usr/bin:/bin"}
+    command = [GPUMON, "ssh", "box", "--json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["devices"]) == 3

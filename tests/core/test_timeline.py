@@ -232,3 +232,10 @@ def test_only_the_newest_column_of_a_strip_is_computed_again(monkeypatch: pytest
         timeline.add(second, {UTILIZATION: 5.0})
         assert timeline.recent_means(UTILIZATION, 60, 4.0) == [5.0] * 60
     assert computed == [1, 1], "the column that ended, when the strip moves"
+
+
+def test_a_merged_reading_shows_its_lowest_and_highest_value() -> None:
+    timeline = Timeline()
+    timeline.add(0.0, {"power_watts": 300.0}, 10.0, {"power_watts": (100.0, 700.0)})
+    timeline.add(10.0, {"power_watts": 300.0}, 10.0)
+    assert timeline.columns("power_watts", 0, 1, 10.0) == [(100.0, 300.0, 700.0)]

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.distributed.environment import RankVariables
+from gpumon.distributed.environment import RankVariables, TrainingJob
 from gpumon.distributed.grouping import JobScanner
-from gpumon.distributed.model import TrainingJob
 from tests.collect.proc import add_process
 
 RANK = b"/env/bin/python\0-u\0train.py\0--deepspeed\0ds.json\0"

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.core.problems import ProblemCode
-from gpumon.distributed.model import JobRank, TrainingJob
-from gpumon.distributed.nccl_version import nccl_version
+from gpumon.distributed.environment import JobRank, TrainingJob
 from gpumon.distributed.ras_client import RasError, is_listening, read_report, socket_address
-from gpumon.distributed.ras_poller import MIN_LISTENING_SECONDS, POLL_SECONDS, RasPoller
+from gpumon.distributed.ras_poller import MIN_LISTENING_SECONDS, POLL_SECONDS, RasPoller, nccl_version
 from gpumon.distributed.ras_report import parse_report
 from tests.distributed.ras_server import FakeRank, FakeService, report_json, serving
 

@@ -75,7 +75,7 @@ def test_a_value_stands_in_code_only_if_it_is_safe() -> None:
         ("use      no-such", "x.txt:6: fixes.txt has no group 'no-such'"),
         ("title    Y", "x.txt:6: a second 'title'"),
         ("fix      X.\n         | y\n         Z.", "x.txt:8: text below code: 'Z.'"),
-        ("Fix it.", "x.txt:6: no field: 'Fix it.'"),
+        ("Fix it.", "x.txt:6: no field is called 'Fix'"),
     ],
 )
 def test_an_error_in_an_entry_names_its_line(lines: str, message: str) -> None:

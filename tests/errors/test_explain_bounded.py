@@ -65,6 +65,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     return counted
 
 
+@pytest.mark.sampled(4)
 @every_error
 def test_what_a_pattern_matches_contains_its_literals(error: KnownError) -> None:
     for pattern in error.wordings:

@@ -115,7 +115,6 @@ def test_the_report_of_a_launcher_is_not_the_error() -> None:
     assert cause.error.id == "elastic-failure", "without an exception above it, the report is all there is"
 
 
-@pytest.mark.xfail(strict=True, reason="the message of an exception of C++ is not the cause")
 def test_the_message_of_an_exception_of_cpp_may_be_known() -> None:
     thrown = "terminate called after throwing an instance of 'std::runtime_error'\n"
     text = f"{thrown}  what():  NCCL Error 1: unhandled cuda error\nAborted (core dumped)\n"
@@ -143,7 +142,6 @@ def test_a_known_exception_is_not_unknown() -> None:
     assert explain_text(text).unknown is None
 
 
-@pytest.mark.xfail(strict=True, reason="a log that ends within a traceback is read as healthy")
 def test_a_traceback_may_be_cut_off() -> None:
     error = explain_text(TRACEBACK.rpartition("KeyError")[0]).unknown
     assert error is not None

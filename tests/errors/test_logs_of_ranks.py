@@ -55,3 +55,15 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(explain, [str(tmp_path)])
     assert result.exit_code != 0
     assert "has 0 files" in str(result.exception)
+
+
+def test_a_rank_that_failed_in_an_earlier_run_is_not_the_cause(tmp_path: Path) -> None:
+    def failed(minute: int, message: str) -> str:
+        frame = 'Traceback (most recent call last):\n  File "/home/user/train.py", line 31, in <module>\n    step()\n'
+        return f"2026-11-20 10:{minute:02}:00 INFO step {minute}\n{frame}{message}\n"
+
+    restart = "2026-11-20 10:10:05 INFO restarting worker group\n"
+    (tmp_path / "rank0.log").write_text(failed(9, "KeyError: 'a'") + restart + failed(30, "RuntimeError: lost a peer"))
+    (tmp_path / "rank1.log").write_text(failed(8, "ValueError: first run"))
+    (tmp_path / "rank2.log").write_text(restart + failed(29, "IndexError: second run"))
+    assert "rank 2 of 3 raised IndexErr" in explained(str(tmp_path)).splitlines()[0]

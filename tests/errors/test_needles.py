@@ -11,12 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.errors import needles, wrapped_search
-from gpumon.errors.candidate import PreparedPattern
 from gpumon.errors.explain import finder
-from gpumon.errors.find import NeedlePatterns
-from gpumon.errors.load import ERRORS, catalogue
+from gpumon.errors.load import ERRORS
 from gpumon.errors.needles import NeedleIndex
-from gpumon.errors.patterns import LetterWords, exact, ignores_digits, looks_back, squeezed
+from gpumon.errors.patterns import LetterWords, exact, squeezed
 from gpumon.errors.scan import LogBlock, RankLines, blocks
 from tests.errors.hostile import PATTERNS, needle_of
 from tests.errors.texts import WORDINGS
@@ -24,7 +22,6 @@ from tests.errors.texts import WORDINGS
 MAX_LINES: Final = 200
 BROKEN_SAMPLES: Final = 60
 BROKEN_LOGS: Final = 3
-NVRM_XID: Final = b"nvrmxid"
 
 
 @cache
@@ -35,7 +32,7 @@ def all_letters() -> list[bytes]:
 
 @cache
 def index() -> NeedleIndex:
-    return NeedleIndex(catalogue().needles)
+    return NeedleIndex(ERRORS.index["needles"])
 
 
 def block_of(text: str) -> LogBlock:
@@ -107,52 +104,6 @@ def test_lines_that_differ_in_digits_have_their_own_values() -> None:
     assert [hit.line_match.groups["gpu"] for hit in hits] == list("01234567")
 
 
-@pytest.mark.parametrize(
-    ("regex", "is_blind"),
-    [
-        (r"GPU \d{1,3} lost", True),
-        (r"[0-9a-f]{16}", True),
-        (r"error 3", False),
-        (r"[1-9]\d*", False),
-        (r"(?P<a>x)(?P=a)", False),
-        (r"(x)\1", False),
-        (r"(?<!\d)x(?:a|b){2,3}", True),
-        (r"x(?!7)", False),
-    ],
-)
-def test_patterns_that_examine_digits_are_detected(regex: str, *, is_blind: bool) -> None:
-    assert ignores_digits(regex) == is_blind
-
-
-@pytest.mark.parametrize(
-    ("regex", "is_dependent"),
-    [(r"^Killed$", True), (r"\bname", True), (r"(?<!HIP )error", True), (r"[^a]b(?P<c>d)(?=e)", False)],
-)
-def test_patterns_that_examine_the_text_before_them_are_detected(regex: str, *, is_dependent: bool) -> None:
-    assert looks_back(regex) == is_dependent
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["nvrm: xid (pci:0000:17:00): 13, pid=1", "): 13, ): 31, ): 13,", "): 13, " * 50, "): 999,", "", "): 13"],
-)
-def test_the_patterns_of_a_needle_are_looked_up_by_their_text(text: str) -> None:
-    entries = [
-        error
-        for error in ERRORS.values()
-        if any(squeezed(needle_of(pattern)) == NVRM_XID for pattern in error.wordings)
-    ]
-    patterns = [
-        PreparedPattern(order, error, pattern)
-        for order, error in enumerate(entries)
-        for pattern in error.wordings
-        if squeezed(needle_of(pattern)) == NVRM_XID
-    ]
-    possible = NeedlePatterns(patterns).possible(text)
-    assert len(set(possible)) == len(possible)
-    assert set(possible) == {pattern for pattern in patterns if pattern.literals[0].lower() in text}
-
-
 def broken_samples(seed: int) -> list[str]:
     """Samples with one word per line."""
     samples = random.Random(seed).sample([text for _, text in WORDINGS], BROKEN_SAMPLES)
@@ -162,19 +113,6 @@ def broken_samples(seed: int) -> list[str]:
 def places(text: str) -> list[tuple[str, int, str]]:
     """The errors of a text with their first line and their text."""
     return [(hit.error.id, hit.position, hit.line_match.line) for hit in finder().hits(block_of(text))]
-
-
-def test_needles_that_are_joined_together_lead_to_the_same_errors_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = ["\n".join(broken_samples(seed)) for seed in range(BROKEN_LOGS)]
-    together = list(map(places, texts))
-    monkeypatch.setattr(wrapped_search.WrappedSearch, "_are_close", lambda *_: False)
-    alone = map(places, texts)
-    # A pattern that ends with any text may also take the start of the next message, depending on the lines joined.
-    differing = [
-        {hit[:2] for hit in one} ^ {hit[:2] for hit in other} for one, other in zip(together, alone, strict=True)
-    ]
-    assert sum(map(len, differing)) <= BROKEN_LOGS * BROKEN_SAMPLES / 20
-    assert min(map(len, together)) >= BROKEN_SAMPLES / 2
 
 
 @pytest.mark.parametrize("seed", range(BROKEN_LOGS))
@@ -199,4 +137,4 @@ def test_the_lines_around_needles_are_joined_a_bounded_number_of_times(monkeypat
     letters = {squeezed(needle_of(pattern)) for pattern in some}
     text = "".join(f"{needle_of(pattern)} {number}\n".replace(" ", "\n") for number in range(2) for pattern in some)
     assert finder().hits(block_of(text))
-    assert len(letters) / 8 < len(calls) <= 2 * len(letters)
+    assert len(letters) / 8 < len(calls) <= 3 * len(letters)

@@ -77,7 +77,9 @@ def _usage(hosts: Sequence[FakeHost]) -> Iterator[dict[str, Any]]:
 
 def _series(hosts: Sequence[FakeHost], fields: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     start, end, step = (float(fields[name]) for name in ("start", "end", "step"))
-    times = [start + number * step for number in range(int((end - start) / step) + 1)]
+    times = [end - number * step for number in range(min(100, int((end - start) / step) + 1))][
+        ::-1
+    ]  # enough for a chart
     for host in hosts:
         for gpu in range(host.gpus):
             if host.uuid(gpu) in fields["query"]:

@@ -18,9 +18,8 @@ from gpumon.fleet.query import fleet_query
 from gpumon.fleet.settings import FleetSettings, PrometheusAddress
 from gpumon.operations.fleet.findings import FindingKind
 from gpumon.operations.fleet.history import HostHistoryStream
-from gpumon.operations.fleet.promql import FleetList, finding_query, list_query
+from gpumon.operations.fleet.queries import FleetList, FleetUsage, finding_query, list_query, read_usage
 from gpumon.operations.fleet.report import FleetReport
-from gpumon.operations.fleet.usage import FleetUsage, read_usage
 from tests.cli.running import run
 from tests.cli.test_exporter import exporting, read
 from tests.fleet.canned import results

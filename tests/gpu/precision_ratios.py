@@ -1,7 +1,7 @@
 """Measures how much faster matrix products become in TF32: ``python -m tests.gpu.precision_ratios``, 20 s on one GPU.
 
 Prints for each size the time in fp32 and the ratio. The least and the most of the sizes whose time is 1 ms or more,
-0.1 ms or more, and less are the rows of `gpumon.traces.tensor_speedup`.
+0.1 ms or more, and less are the rows of `gpumon.traces.what_if`.
 """
 
 import subprocess

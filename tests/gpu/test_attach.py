@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpumon.core.allocator import EmptyCacheResult
-from gpumon.operations.record_snapshot import record_snapshot
-from gpumon.operations.record_trace import record_traces
-from gpumon.operations.recorded_file import connected_watcher
+from gpumon.operations.recorded_file import connected_watcher, record_snapshot, record_traces
 from gpumon.probe.attach import attach, detach
 from gpumon.probe.client import RequestKind
 from tests.cli.running import GPUMON

@@ -72,3 +72,30 @@ def test_a_healthy_node_may_take_a_job(level: str, seconds: float) -> None:
         assert {"gpu.matmul", "gpu.transfer"} <= {
             check["id"] for check in document["checks"] if check["status"] == "ok"
         }
+
+
+@needs_torch
+@pytest.mark.timeout(300)
+def test_a_free_node_passes_all_levels_of_the_check() -> None:
+    assert TORCH_PYTHON is not None
+    command = [
+        sys.executable,
+        "-m",
+        "gpumon",
+        "check",
+        "--json",
+        "-r",
+        "3",
+        "--max-time",
+        "2m",
+        "--python",
+        TORCH_PYTHON,
+    ]
+    started = time.monotonic()
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
+    document = json.loads(done.stdout)
+    results = {check["id"]: check for check in document["checks"]}
+    for name in ("matmul", "transfer", "burn"):
+        assert results[f"gpu.{name}"]["status"] == "ok", document["summary"]
+    assert results["gpu.collectives"]["status"] in {"ok", "skip"}, document["summary"]
+    assert time.monotonic() - started < 150

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gpumon.distributed.nccl_version import nccl_version
 from gpumon.distributed.ras_client import RasError, read_text
+from gpumon.distributed.ras_poller import nccl_version
 from tests.gpu.test_hangs import KILLED, PROGRAM, SLEEPS, STOPPED, kill, start_ranks
 from tests.hangs.runner import free_port
 from tests.processes import tree

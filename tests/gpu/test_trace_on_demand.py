@@ -18,9 +18,7 @@ import pytest
 
 from gpumon.core.file_reader import read_to_end
 from gpumon.insight.bottlenecks.slowness_verdict import judge_traces
-from gpumon.operations.record_snapshot import record_snapshot
-from gpumon.operations.record_trace import RecordedTrace
-from gpumon.operations.recorded_file import RecordedFile, connected_watcher
+from gpumon.operations.recorded_file import RecordedFile, RecordedTrace, connected_watcher, record_snapshot
 from gpumon.snapshots.model import Snapshot
 from gpumon.snapshots.reader import SnapshotReader
 from gpumon.traces.reader import read

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
-from gpumon.distributed.environment import RankVariables
+from gpumon.distributed.environment import RankVariables, TrainingJob
 from gpumon.distributed.grouping import JobScanner
-from gpumon.distributed.model import TrainingJob
 from gpumon.operations.hangs import HangWatch
 from gpumon.probe.client import ProbeWatcher
 from gpumon.probe.messages import Answer

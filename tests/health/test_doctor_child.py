@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpumon.health.doctor.facts import Steps
-from gpumon.operations.doctor.children import Children, own_python
+from gpumon.operations.doctor.children import Children
 from tests.nvml_mock import compiler
 
 PATIENCE_SECONDS = 60.0
@@ -82,7 +82,7 @@ def driver(folder: Path, how: str, seconds: float = PATIENCE_SECONDS) -> Steps:
     command = [str(compiler()), "-w", "-fPIC", "-shared", "-o", str(folder / "libcuda.so.1"), str(folder / "cuda.c")]
     subprocess.run(command, check=True)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
-    return Children().run(own_python(), ["driver"], seconds, environment)
+    return Children().run(Path(sys.executable), ["driver"], seconds, environment)
 
 
 def torch(folder: Path, how: str, *words: str) -> Steps:

@@ -11,9 +11,8 @@ from gpumon.core.model import DeviceState
 from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.health.doctor.facts import Python, Steps
 from gpumon.operations.doctor import files
-from gpumon.operations.doctor.children import Children, examine_pythons, own_python
-from gpumon.operations.doctor.files import driver_files, host_limits, kernel_errors
-from gpumon.operations.doctor.pci import pci_topology
+from gpumon.operations.doctor.children import Children, examine_pythons
+from gpumon.operations.doctor.files import driver_files, host_limits, kernel_errors, pci_topology
 from gpumon.workload_runs.interpreter import Interpreter, every_interpreter
 from tests.core.test_ownership import needs_root
 from tests.health.doctor_facts import gpu, machine, program
@@ -203,7 +202,7 @@ time.sleep(1000)
 def test_children_are_ended_at_once_and_none_comes_after(tmp_path: Path) -> None:
     children = Children()
     children.close()
-    assert "was closed" in children.run(own_python(), ["driver"], 5.0).ended_by
+    assert "was closed" in children.run(Path(sys.executable), ["driver"], 5.0).ended_by
 
 
 @pytest.mark.parametrize("said", ["[]", "{", "null", '{"step": 5}', '{"begin": []}', "x" * 100])
@@ -217,7 +216,7 @@ def test_what_is_no_program(tmp_path: Path) -> None:
 
 
 def test_this_very_python_is_asked_about_the_driver() -> None:
-    result = Children().run(own_python(), ["driver"], PATIENCE_SECONDS)
+    result = Children().run(Path(sys.executable), ["driver"], PATIENCE_SECONDS)
     assert (result.ended_in, result.ended_by) == ("", "")
     assert result.value("libraries", "libraries").keys() == {"libcuda.so.1", "libnvidia-ml.so.1"}
     assert "/dev/nvidiactl" in result.value("nodes", "opened")

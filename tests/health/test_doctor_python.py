@@ -8,9 +8,8 @@ import pytest
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.health.checks import Check, Status
-from gpumon.health.doctor.allocator import faults
 from gpumon.health.doctor.compatibility import package_conflicts
-from gpumon.health.doctor.environment import ENVIRONMENT_CHECKS
+from gpumon.health.doctor.environment import ENVIRONMENT_CHECKS, allocator_faults
 from gpumon.health.doctor.facts import Environment, Python, Pythons, Steps
 from gpumon.health.doctor.python import python_checks
 from tests.health.doctor_facts import (
@@ -179,7 +178,7 @@ def test_packages_that_fit() -> None:
     ],
 )
 def test_configurations_that_torch_takes(text: str) -> None:
-    assert list(faults(text)) == []
+    assert list(allocator_faults(text)) == []
 
 
 @pytest.mark.parametrize(
@@ -199,7 +198,7 @@ def test_configurations_that_torch_takes(text: str) -> None:
     ],
 )
 def test_configurations_that_torch_refuses(text: str, words: str) -> None:
-    (said,) = faults(text)
+    (said,) = allocator_faults(text)
     assert words in said
 
 

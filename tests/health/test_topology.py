@@ -5,7 +5,7 @@ from typing import Any
 
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.topology import GpuPair, LinkedGpu, NetworkCard, NvLink, P2PStatus, PathLevel, Topology
-from gpumon.health.topology import index_list, topology_findings
+from gpumon.health.topology import topology_findings
 
 NO_NVLINK = Problem(ProblemCode.NOT_SUPPORTED, "Not supported by this GPU or driver.")
 
@@ -102,7 +102,3 @@ def test_errors_of_links() -> None:
 def test_a_gpu_that_was_not_read() -> None:
     lost = LinkedGpu(1, problems={"pci_bus_id": Problem(ProblemCode.GPU_LOST, "The GPU has fallen off the bus.")})
     assert only(Topology((gpu(0), lost))) == "GPU 1 could not be read. The GPU has fallen off the bus."
-
-
-def test_index_list() -> None:
-    assert index_list([6, 0, 1, 2, 3]) == "0-3, 6"

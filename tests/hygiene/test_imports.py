@@ -38,9 +38,9 @@ FIRST_PICTURE = """
     core: ascii_fallback collector_contract device_use episodes frames heap inbox json_fields json_text limits
         metrics model ownership problem_table problems procfs state_file store text text_table throttle_reasons
         timeline units xids
-    health: alerts alerts.activity alerts.errors alerts.history alerts.jobs alerts.links alerts.memory
+    health: alerts alerts.errors alerts.history alerts.links alerts.memory
         alerts.model alerts.rule alerts.rules alerts.thermal alerts.tracking
-    operations: other_processes program_name signals torch_processes
+    operations: gpu_processes program_name signals
     present: device_owner device_table first_run header heat_map limits metric_style overview_chart
         overview_plan overview_table overview_totals paint paint.area paint.bar paint.columns paint.line paint.sparkline
         paint.table palette process_table table_filter table_state time_axis top_line

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gpumon.core.collectives import CollectiveState, FlightRecording, ProcessGroup, RecordedCollective
-from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
+from gpumon.core.ranks import GpuSignature, HangKind, HangVerdict, RankEvidence
 from gpumon.core.stacks import StackFrame
 from gpumon.core.steps import StepProgress
 from gpumon.insight.hangs import judge_hang
@@ -136,12 +136,34 @@ def test_without_a_probe_the_stacks_name_the_collective_or_the_mismatch() -> Non
 
 def test_without_stacks_the_rank_is_named_that_does_not_wait() -> None:
     def bare(rank: RankEvidence) -> RankEvidence:
-        return replace(rank, has_probe=False, recording=None, stack=())
+        return replace(rank, has_probe=False, recording=None, stack=(), gpu=GpuSignature(utilization_percent=percent))
 
+    percent = 100.0
     verdict = judged(bare(waiting(0)), bare(late(1, system_call="read")), bare(waiting(2)))
     assert (verdict.kind, verdict.is_hang, verdict.rank) == (HangKind.BLOCKED, True, 1)
     assert "2 ranks wait in a futex" in verdict.summary
     assert not judged(bare(waiting(0)), bare(waiting(1))).is_hang, "idle programs wait likewise"
+    percent = 0.0
+    verdict = judged(bare(waiting(0)), bare(late(1, system_call="read")), bare(waiting(2)))
+    assert (verdict.kind, verdict.is_hang, verdict.rank) == (HangKind.UNDECIDED, False, 1), (
+        "no evidence of a collective"
+    )
+    counted = replace(bare(waiting(2)), ras_counts={"all_reduce": 9})
+    assert judged(bare(waiting(0)), bare(late(1, system_call="read")), counted).is_hang
+
+
+@pytest.mark.parametrize(
+    ("system_call", "frames"),
+    [("accept4", ()), ("epoll_wait", (("selectors.py", "select"), ("asyncio/base_events.py", "run_forever")))],
+)
+def test_a_server_without_requests_does_not_hang(system_call: str, frames: tuple[tuple[str, str], ...]) -> None:
+    listener = replace(
+        late(0, system_call=system_call),
+        stack=stack(214, *((f"/usr/lib/python3.12/{file}", name) for file, name in frames)),
+    )
+    verdict = judged(listener, waiting(1), waiting(2))
+    assert (verdict.kind, verdict.is_hang, verdict.rank) == (HangKind.UNDECIDED, False, 0)
+    assert "A server without requests waits likewise" in verdict.summary
 
 
 def test_different_collectives() -> None:

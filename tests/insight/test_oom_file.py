@@ -169,6 +169,12 @@ def test_a_leak_has_a_rate(asked: int) -> None:
     assert "memory_allocated" in story.fixes[0].code
 
 
+def test_growth_that_is_more_than_the_pieces_is_the_cause() -> None:
+    grown = history(steps(6 * GIB, 18 * GIB, growth=100 * MIB))
+    story = story_of(document([used(18 * GIB), pieces(140, 10 * MIB)], 750 * MIB, limit=20 * GIB, history=grown))
+    assert story.cause is MemoryCause.LEAK
+
+
 def test_a_leak_below_steps_as_large_as_this_one() -> None:
     grown = history(steps(78 * GIB, 78 * GIB + 512 * MIB, growth=2 * MIB))
     story = story_of(document([used(MOST)], GIB, history=grown))

@@ -10,11 +10,9 @@ from gpumon.core.problems import ProblemCode
 from gpumon.fleet.exporters import is_blank
 from gpumon.fleet.model import AGE, BUSIEST, LAST_XID, FleetGpu, FleetSnapshot
 from gpumon.operations.fleet.document import fleet_document
-from gpumon.operations.fleet.findings import FindingKind
-from gpumon.operations.fleet.promql import FleetList, finding_query, list_query
+from gpumon.operations.fleet.findings import CLOCK, POWER, TOTAL, USED, UTILIZATION, FindingKind
+from gpumon.operations.fleet.queries import FleetList, finding_query, list_query, usage_query, usage_step
 from gpumon.operations.fleet.report import FleetReport
-from gpumon.operations.fleet.totals import CLOCK, POWER, TOTAL, USED, UTILIZATION
-from gpumon.operations.fleet.usage import usage_query, usage_step
 
 GIB = float(1 << 30)
 

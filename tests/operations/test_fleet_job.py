@@ -6,7 +6,8 @@ from math import nan
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.fleet.model import AGE, BUSIEST, FleetGpu, FleetSnapshot
 from gpumon.fleet.slurm import SlurmJob
-from gpumon.operations.fleet.scheduler_job import job_document, job_report, short_name
+from gpumon.operations.fleet.scheduler_job import job_document, job_report
+from gpumon.operations.fleet.slurm import short_name
 from gpumon.present.text.job import job_lines
 
 NOW = 1_790_010_000.0

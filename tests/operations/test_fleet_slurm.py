@@ -9,9 +9,9 @@ from gpumon.fleet.slurm import SlurmJob
 from gpumon.fleet.slurm_queue import SlurmQueue
 from gpumon.operations.fleet.document import fleet_document
 from gpumon.operations.fleet.findings import FindingKind
+from gpumon.operations.fleet.queries import UsageRow, with_users
 from gpumon.operations.fleet.report import FleetReport
-from gpumon.operations.fleet.slurm_join import SlurmJoin
-from gpumon.operations.fleet.usage import UsageRow, with_users
+from gpumon.operations.fleet.slurm import SlurmJoin
 from gpumon.present.fleet import slurm_texts, totals_text
 
 NOW = 1_790_010_000.0

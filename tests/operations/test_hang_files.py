@@ -12,8 +12,7 @@ import pytest
 
 from gpumon.core.problems import CommandError
 from gpumon.core.ranks import HangKind
-from gpumon.operations.hang_files.document import hang_document
-from gpumon.operations.hang_files.report import HangReport, report_hang
+from gpumon.operations.hang_files.report import HangReport, hang_document, report_hang
 from gpumon.present.text.hang import hang_lines
 
 LAST = 31

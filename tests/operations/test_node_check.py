@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,13 +10,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gpumon.core.model import Device, Process
+from gpumon.core.model import Device, Frame, Process
 from gpumon.core.workload_metrics import Better, Measurement, WorkloadMetric
-from gpumon.health.checks import Status, verdict
+from gpumon.health.checks import Check, Status, verdict
 from gpumon.health.doctor.facts import Expected
+from gpumon.health.doctor.rules import NODE_WORKLOADS, NodeWorkload
 from gpumon.health.doctor.siblings import performance
 from gpumon.operations import node_workloads
-from gpumon.operations.node_check import WORKLOADS, NodeOptions, NodeResult, check_node, summary_line
+from gpumon.operations.node_check import NodeOptions, NodeResult, check_node, summary_line
 from gpumon.workload_runs.protocol import VerdictKind
 from gpumon.workload_runs.state import RunResult
 from tests.cli.running import run
@@ -142,27 +144,37 @@ def test_exit_codes_are_those_of_nagios(nvml_mock: NvmlMock) -> None:
 
 def test_a_slow_gpu_and_a_wrong_result_of_a_workload() -> None:
     rate = WorkloadMetric("throughput", "TFLOP/s", Better.HIGHER)
-    results = {index: (Measurement(rate, value, 3),) for index, value in enumerate((700.0, 705.0, 690.0, 500.0))}
+    results = {
+        f"GPU {index}": (Measurement(rate, value, 3),) for index, value in enumerate((700.0, 705.0, 690.0, 500.0))
+    }
     assert performance(results, ()).status is Status.WARN
     assert "GPU 3 has 72% of the median throughput" in performance(results, ()).detail
-    assert performance({index: results[index] for index in range(3)}, ()).status is Status.OK
+    assert performance({name: results[name] for name in list(results)[:3]}, ()).status is Status.OK
     assert performance(results, ("GPU 1: 3 results are wrong.",)).status is Status.FAIL
 
 
-def test_level_2_runs_workloads_on_free_gpus_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    used: list[int] = []
+def test_workloads_run_on_free_gpus_only_and_the_load_fills_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[str, tuple[int, ...], str]] = []
+    heat = "The GPU was throttled by a high temperature."
 
-    def run_workload(_: str, __: object, devices: Sequence[Device], **___: object) -> dict[int, Any]:
-        used.extend(device.index for device in devices)
-        state = SimpleNamespace(result=RunResult(VerdictKind.OK, "well"), unsupported_reason=None)
-        return {device.index: SimpleNamespace(state=state) for device in devices}
+    def run_workload(workload: NodeWorkload, devices: Sequence[Device], *_: object, **__: object) -> dict[str, Any]:
+        ran.append((workload.name, tuple(gpu.index for gpu in devices), workload.settings.get("duration", "")))
+        state = SimpleNamespace(result=RunResult(VerdictKind.WARN, heat), unsupported_reason=None)
+        return {f"GPU {gpu.index}": SimpleNamespace(state=state) for gpu in devices}
+
+    def checks(frame: Frame, seconds: float, *, force: bool) -> list[Check]:
+        ran.clear()
+        deadline = time.monotonic() + seconds
+        return list(node_workloads.measured(frame, NODE_WORKLOADS, deadline, force=force, python=None))
 
     monkeypatch.setattr(node_workloads, "_run", run_workload)
     idle = {"utilization_gpu_percent": 0.0, "sm_activity_percent": 0.0, "memory_unattributed_bytes": 0}
     frame = machine(devices=(gpu(0, readings=idle, processes=()), gpu(1, readings=idle, processes=(Process(7),))))
-    checks = list(node_workloads.measured(frame, WORKLOADS, force=False, python=None))
-    assert [(check.id, check.status) for check in checks] == [("gpu.matmul", Status.OK), ("gpu.transfer", Status.OK)]
-    assert set(used) == {0}
-    assert "GPU 1 in use" in checks[0].detail
-    list(node_workloads.measured(frame, WORKLOADS, force=True, python=None))
-    assert set(used) == {0, 1}
+    done = checks(frame, 480, force=False)
+    assert ran == [("matmul", (0,), "3"), ("transfer", (0,), ""), ("burn", (0,), "460")]
+    assert [check.status for check in done] == [Status.OK, Status.OK, Status.SKIP, Status.WARN]
+    assert "GPU 1 in use" in done[0].detail
+    assert done[3].detail.startswith(f"GPU 0: {heat}")
+    done = checks(frame, 20, force=True)
+    assert ran[-1] == ("collectives", (0, 1), "")
+    assert done[3].status is Status.SKIP

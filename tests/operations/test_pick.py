@@ -113,6 +113,9 @@ def test_graphics_do_not_count_and_memory_of_nobody_does() -> None:
     unattributed = {"memory_unattributed_bytes": 60 * GIB, "memory_free_bytes": 60 * GIB}
     with pytest.raises(CommandError, match=r"GPU 1 is in use: 60\.0 GiB by no visible process"):
         pick([builders.device(1, processes=(), readings=unattributed)])
+    context = {"memory_unattributed_bytes": GIB // 2, "memory_free_bytes": 79 * GIB, "memory_total_bytes": 80 * GIB}
+    with pytest.raises(CommandError, match=r"GPU 1 is in use: 512 MiB by no visible process"):
+        pick([builders.device(1, processes=(), readings=context)])
 
 
 def test_gpus_that_cannot_be_used() -> None:

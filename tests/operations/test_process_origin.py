@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpumon.core.problems import ProblemCode
-from gpumon.operations.process_details import cuda_numbering, read_details
-from gpumon.operations.process_origin import ProcessOrigin, read_origin
+from gpumon.operations.process_details import ProcessOrigin, cuda_numbering, read_details, read_origin
 from tests import builders
 from tests.collect.proc import add_process
 from tests.processes import sleeper, start_ticks

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from gpumon.core.problems import CommandError
-from gpumon.operations.run_report.compare import compare_reports, parse_condition
-from gpumon.operations.run_report.document import report_document
+from gpumon.operations.run_report.document import compare_reports, parse_condition, report_document
 from gpumon.operations.run_report.journal import FRAMES, JOURNAL, JournalWriter, load_report
 from gpumon.operations.run_report.run_data import RunData
 from gpumon.operations.run_report.statistics import difference

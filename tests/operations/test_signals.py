@@ -13,7 +13,7 @@ import pytest
 
 from gpumon.collect.processes import UNPROVEN
 from gpumon.operations.signal_log import log_signal, signal_log
-from gpumon.operations.signals import SentSignal, SignalRefusal, SignalResult, SignalSender, SignalTarget
+from gpumon.operations.signals import PidfdCalls, SentSignal, SignalRefusal, SignalResult, SignalSender, SignalTarget
 from tests import builders
 from tests.collect.proc import add_process
 from tests.processes import sleeper, start_ticks
@@ -22,7 +22,7 @@ UID = 1000
 OWN_PID = 700
 
 
-class FakeKernel:
+class FakeKernel(PidfdCalls):
     """PIDs, each with the process that has it now, in a /proc of the test's own."""
 
     def __init__(self, proc: Path) -> None:

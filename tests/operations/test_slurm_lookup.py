@@ -9,7 +9,7 @@ import pytest
 from gpumon.core.problems import CommandError
 from gpumon.fleet import slurm_answer
 from gpumon.operations.fleet.scheduler_job import JobReport, end_sentence, job_document, job_report
-from gpumon.operations.fleet.slurm_lookup import look_up
+from gpumon.operations.fleet.slurm import look_up
 from gpumon.present.text.job import job_lines
 from tests.fleet.conftest import program as program  # noqa: PLC0414 - the fixture
 from tests.fleet.test_slurm import new_entry

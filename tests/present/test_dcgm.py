@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import Frame
 from gpumon.fleet.exporters import DCGM_XIDS
-from gpumon.operations.process_origin import ProcessOrigin
+from gpumon.operations.process_details import ProcessOrigin
 from gpumon.present.dcgm import DCGM_METRICS, dcgm_families
 from gpumon.session.host_monitor import HostState
 from gpumon.session.process_registry import identity_of

@@ -4,7 +4,7 @@ from gpumon.core.allocator import ProbedProcess
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.store import Store
-from gpumon.operations.process_origin import ProcessOrigin
+from gpumon.operations.process_details import ProcessOrigin
 from gpumon.present.paint.line import plain
 from gpumon.present.paint.table import fit_columns
 from gpumon.present.process_list import (

@@ -1,7 +1,7 @@
 """The dialog that empties a process's cache: what it promises, and what it reports while it waits."""
 
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.operations.torch_processes import Owner
+from gpumon.operations.gpu_processes import Owner
 from gpumon.present.process_questions import cache_question, failed_text, requested_text
 from tests import builders
 from tests.ui.probing import GIB, PID, statistics

@@ -11,7 +11,7 @@ from gpumon.core.model import DeviceState, Frame
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.steps import StepProgress
 from gpumon.health.alerts import Alert, Severity
-from gpumon.operations.process_origin import ProcessOrigin
+from gpumon.operations.process_details import ProcessOrigin
 from gpumon.present.process_details import training_entries
 from gpumon.present.process_table import PROCESS_COLUMNS, process_columns, process_rows
 from gpumon.present.prometheus import MAX_PROCESSES, exported_metric, metric_families

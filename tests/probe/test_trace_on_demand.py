@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.operations.record_snapshot import record_snapshot
-from gpumon.operations.record_trace import RecordedTrace, record_traces
-from gpumon.operations.recorded_file import connected_watcher
+from gpumon.operations.recorded_file import RecordedTrace, connected_watcher, record_snapshot, record_traces
 from gpumon.traces.reader import read
 from tests.probe.traced import Training, training
 from tests.workloads.conftest import needs_torch

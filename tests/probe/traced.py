@@ -14,8 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gpumon.operations.record_trace import RecordedTrace, record_traces
-from gpumon.operations.recorded_file import connected_watcher
+from gpumon.operations.recorded_file import RecordedTrace, connected_watcher, record_traces
 from tests.probe import traced_training
 from tests.workloads.conftest import TORCH_PYTHON
 

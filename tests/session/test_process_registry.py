@@ -8,7 +8,7 @@ import pytest
 
 from gpumon.core.model import Frame, Process
 from gpumon.operations.device_holders import DeviceHolder, Holders
-from gpumon.operations.process_origin import ProcessOrigin
+from gpumon.operations.process_details import ProcessOrigin
 from gpumon.session import process_registry
 from gpumon.session.process_registry import MAX_POINTS, POINT_SECONDS, SEARCH_SECONDS, ProcessRegistry
 from tests import builders

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpumon.core.model import Frame
-from gpumon.operations.other_processes import OtherProcess
-from gpumon.operations.run_target import CPU, gpu_target
+from gpumon.operations.device_selection import CPU, gpu_target
+from gpumon.operations.gpu_processes import OtherProcess
 from gpumon.operations.runs import HeadlessRuns
 from gpumon.operations.workload import StartQuestion, WorkloadRun, start_question
 from gpumon.session.app_session import AppSession, Bells, Demand

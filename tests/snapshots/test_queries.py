@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpumon.core.problems import CommandError
-from gpumon.snapshots import build, perfetto
+from gpumon.snapshots import build, documents
 from gpumon.snapshots.documents import snapshot_document
 from gpumon.snapshots.model import Amount, Snapshot
 from gpumon.snapshots.stack_tree import Measure, StackNode, child_nodes, stack_amounts, stack_changes
@@ -128,7 +128,7 @@ def test_the_document_of_a_difference(layers: Snapshot) -> None:
 
 def test_the_trace() -> None:
     snapshot = loaded(real_bytes(), 40)
-    events = list(perfetto.trace_events(snapshot))
+    events = list(documents.trace_events(snapshot))
     assert {event["ph"] for event in events} == {"M", "C", "i", "b", "e"}
     counters = [event for event in events if event["ph"] == "C" and event["name"] == "allocated"]
     assert max(counter["args"]["bytes"] for counter in counters) == 2_017_775_272
@@ -140,11 +140,11 @@ def test_the_trace() -> None:
 
 def test_the_trace_is_written_whole_and_over_nothing(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    count = perfetto.save(loaded(real_bytes(), 5), path)
+    count = documents.save(loaded(real_bytes(), 5), path)
     assert len(json.loads(path.read_text())["traceEvents"]) == count
     before = path.read_bytes()
     with pytest.raises(CommandError, match="exists already"):
-        perfetto.save(loaded(real_bytes(), 1), path)
+        documents.save(loaded(real_bytes(), 1), path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -152,6 +152,6 @@ def test_the_trace_is_written_whole_and_over_nothing(tmp_path: Path) -> None:
 def test_failed_allocations_are_in_the_trace_and_in_the_document() -> None:
     oom = {"action": "oom", "device_free": 77, "size": 5 << 30, "time_us": 8, "frames": []}
     snapshot = loaded({"segments": [], "device_traces": [[event("alloc", 0, 10, "a", time_us=5), oom]]})
-    assert [event["name"] for event in perfetto.trace_events(snapshot)].count("out of memory") == 1
+    assert [event["name"] for event in documents.trace_events(snapshot)].count("out of memory") == 1
     (result,) = snapshot_document(snapshot, 5)["devices"][0]["history"]["ooms"]
     assert (result["requested_bytes"], result["free_bytes"]) == (5 << 30, 77)

@@ -101,8 +101,10 @@ def test_a_file_that_takes_too_long_is_rejected(tmp_path: Path, monkeypatch: pyt
     assert time.monotonic() - begun < PATIENCE_SECONDS
 
 
-def test_reading_can_be_cancelled(large_snapshot: Path) -> None:
-    reading = SnapshotReader(large_snapshot)
+def test_reading_can_be_cancelled(tmp_path: Path) -> None:
+    path = tmp_path / "large.pickle"
+    write(path, 10_000_000)
+    reading = SnapshotReader(path)
     reading.start()
     reading.inbox.arrived.wait(PATIENCE_SECONDS)
     reading.cancel()

@@ -26,7 +26,7 @@ from gpumon.core.step_classes import (
     SYNC,
 )
 from gpumon.stacks.classify import classify
-from gpumon.stacks.places import place_of
+from gpumon.stacks.tables import place_of
 from tests.insight.bottlenecks.makers import (
     BACKWARD_STACK,
     DATA_STACK,

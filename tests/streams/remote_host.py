@@ -22,14 +22,23 @@ needs_sshd = pytest.mark.skipif(
 _START_SECONDS = 20.0
 
 
-def environment_without_gpumon(nvml_mock: NvmlMock, folder: Path) -> dict[str, str]:
-    """The stand-in driver, and a PATH with a python3 that has no packages."""
+def environment_without_gpumon(
+    nvml_mock: NvmlMock, folder: Path, python: str = sys.executable, **mock_settings: str
+) -> dict[str, str]:
+    """The stand-in driver, and a PATH with a shell and a python3 that has no packages, but nothing else."""
     binaries = folder / "bin"
     binaries.mkdir()
-    (binaries / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
+    (binaries / "python3").write_text(f'#!/bin/sh\nexec "{python}" -I -S "$@"\n')
     (binaries / "python3").chmod(0o755)
-    mock = {name: value for name, value in nvml_mock.environment(gpus=3).items() if name.startswith(("NVML", "LD_"))}
-    return {**{name: value for name, value in mock.items() if value}, "PATH": f"{binaries}:/usr/bin:/bin"}
+    (binaries / "sh").symlink_to("/bin/sh")
+    home = folder / "home"  # the shell of the session must not read this user's .bashrc, which may change PATH
+    home.mkdir()
+    mock = {
+        name: value
+        for name, value in (nvml_mock.environment(gpus=3) | mock_settings).items()
+        if name.startswith(("NVML", "LD_"))
+    }
+    return {**{name: value for name, value in mock.items() if value}, "PATH": str(binaries), "HOME": str(home)}
 
 
 @contextmanager

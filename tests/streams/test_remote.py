@@ -77,8 +77,7 @@ def test_the_collector_travels_and_leaves_nothing(nvml_mock: NvmlMock, tmp_path:
     environment = environment_without_gpumon(nvml_mock, tmp_path)
     settings = " ".join(f"{name}='{value}'" for name, value in environment.items())
     home = tmp_path / "home"
-    home.mkdir()
-    ssh = fake_ssh(tmp_path, f'cd {home}; export HOME={home} {settings}; exec sh -c "$3"')
+    ssh = fake_ssh(tmp_path, f'cd {home}; export {settings}; exec sh -c "$3"')
     with connected(ssh) as stream:
         assert [device.label for device in next_frame(stream).devices] == ["0", "1", "2"]
         children = tree(os.getpid())
@@ -102,7 +101,7 @@ def test_gpumon_on_the_host_is_used(tmp_path: Path) -> None:
     [
         ("echo 'ann@box: Permission denied (publickey).' >&2; exit 255", "Permission denied (publickey). Set up a key"),
         ("echo 'ssh: Could not resolve hostname box' >&2; exit 255", "Check the name of the host."),
-        ("echo 'gpumon: Python 3.8'; exec sleep 100", "has only Python 3.8. The collector needs Python 3.10"),
+        ("echo 'gpumon: Python 3.5'; exec sleep 100", "has only Python 3.5. The collector needs Python 3.6"),
         ("exit 127", "neither gpumon nor python3"),
         ("echo 'a\033[31mb' >&2; exit 3", "ended with code 3"),
         ("head -c 100000000 /dev/zero; exit 1", "ended with code 1"),

@@ -1,5 +1,6 @@
 """Streams without threads or clocks for the app under test: a test puts every frame in by hand."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -96,11 +97,12 @@ def screen_text(app: App[Any]) -> str:
 
 
 async def until(pilot: Pilot[Any], holds: Callable[[], bool], what: str = "") -> None:
-    """Waits for something to hold."""
-    deadline = time.monotonic() + 30
+    """Waits for something to hold, at first impatiently: ``holds`` often draws the whole screen."""
+    deadline, delay = time.monotonic() + 60, 0.02
     while not holds():
         assert time.monotonic() < deadline, f"{what}\n{screen_text(pilot.app)}"
-        await pilot.pause(0.05)
+        await asyncio.sleep(delay)  # a pause of the pilot asks every widget
+        delay = min(1.3 * delay, 0.2)
 
 
 async def seen(pilot: Pilot[Any], text: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from textual.command import CommandPalette
 from textual.pilot import Pilot
-from textual.widgets import OptionList
+from textual.widgets import Input
 
 from gpumon.present.top_line import TABS
 from gpumon.ui.commands import GpumonCommands
@@ -168,10 +168,13 @@ async def test_a_click_on_a_key_presses_it() -> None:
 
 
 async def run_command(pilot: Pilot[Any], name: str) -> None:
-    """Types a name into the command palette and runs the first command that it finds."""
+    """Enters a name into the command palette and runs the first command that it finds."""
     await pilot.press("ctrl+p")
-    await pilot.press(*name)
-    await until(pilot, lambda: any(options.option_count for options in pilot.app.screen.query(OptionList)))
+    palette = pilot.app.screen
+    palette.query_one(Input).value = name
+    await pilot.pause()
+    await pilot.app.workers.wait_for_complete([worker for worker in pilot.app.workers if worker.node is palette])
+    await pilot.pause()
     await pilot.press("enter")
     await until(pilot, lambda: not isinstance(pilot.app.screen, CommandPalette))
     await pilot.pause(0.1)
@@ -228,7 +231,7 @@ async def test_the_palette_finds_gpus_charts_errors_themes_and_pages() -> None:
             await seen(pilot, title)
             await pilot.press("escape")
         assert app.theme == "light"
-        await pilot.press("ctrl+p", *"no such thing")
+        await pilot.press("ctrl+p", *"zzz")
         await until(pilot, lambda: "No matches found" in app.export_screenshot().replace("&#160;", " "))
 
 

@@ -12,9 +12,8 @@ from textual.pilot import Pilot
 
 from gpumon.core.problems import CommandError
 from gpumon.core.timeline import Timeline
-from gpumon.operations import save as operation
-from gpumon.operations.csv_table import CsvRow
-from gpumon.operations.save import TimeRange, history_table, save
+from gpumon.operations import csv_table as operation
+from gpumon.operations.csv_table import CsvRow, TimeRange, history_table, save
 from gpumon.present.device import DEFAULT_METRICS
 from gpumon.ui.app import GpumonApp
 from tests import builders

@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from gpumon.fleet.settings import FleetSettings, PrometheusAddress
-from gpumon.operations.fleet.promql import FleetList
+from gpumon.operations.fleet.queries import FleetList
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.fleet import FleetScreen

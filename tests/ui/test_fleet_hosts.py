@@ -7,7 +7,7 @@ import pytest
 
 from gpumon.core.frames import encode
 from gpumon.fleet.settings import HostsSettings
-from gpumon.operations.fleet.promql import FleetList
+from gpumon.operations.fleet.queries import FleetList
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.fleet import FleetScreen

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.operations.fleet.promql import FleetList
+from gpumon.operations.fleet.queries import FleetList
 from gpumon.session import fleet_registry
 from tests.fleet.conftest import program
 from tests.fleet.hosts import mixed_hosts

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from gpumon.core.allocator import ProbeState
 from gpumon.core.model import Device, Switch
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.operations.torch_processes import GpuOwners, owners_of
+from gpumon.operations.gpu_processes import GpuOwners, owners_of
 from gpumon.probe.messages import Probe, SegmentMap
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens import probe_question
@@ -95,7 +95,7 @@ async def test_processes_are_matched_with_probes_once_for_each_draw(
     async with training.app.run_test(size=(120, 40)) as pilot:
         await training.open(pilot)
         monkeypatch.setattr("gpumon.operations.waterfall.owners_of", count)
-        monkeypatch.setattr("gpumon.operations.torch_processes.owners_of", count)
+        monkeypatch.setattr("gpumon.operations.gpu_processes.owners_of", count)
         training.app.draw()
         assert len(calls) == 1
 
@@ -127,7 +127,7 @@ async def test_it_opens_from_a_gpu_and_from_a_process(training: Training) -> Non
         assert isinstance(training.app.screen, DeviceScreen)
         await training.press(pilot, "m")
         await pilot.press("escape", "g")
-        for row, number in enumerate((0, 0, 1)):
+        for row, number in ((1, 0), (2, 1)):
             assert isinstance(training.app.screen, OverviewScreen)
             training.app.screen.query_one("#processes", LineTable).focus()
             training.app.screen.query_one("#processes", LineTable).cursor = row

@@ -133,7 +133,7 @@ async def test_brackets_on_a_process_show_it_on_its_other_gpus() -> None:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("opening", [[], ["5"], ["question_mark"]])
+@pytest.mark.parametrize("opening", [[], ["5"]])
 async def test_q_asks_while_a_workload_runs_and_ctrl_c_does_not(opening: list[str]) -> None:
     app = app_on(FakeLive())
     app.session.workloads.registry.runs = [runs.live_run()]

@@ -129,7 +129,7 @@ async def test_a_pause_is_no_silence(stream: FakeStream) -> None:
 # Sizes
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("gpus", "size"),
     [*((gpus, size) for gpus in (1, 8, 256) for size in SIZES[:3]), *((8, size) for size in SIZES[3:])],

@@ -44,7 +44,7 @@ HOSTS = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("host", HOSTS)
 async def test_every_part_has_its_place(host: str) -> None:
     frame = HOSTS[host]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gpumon.core.model import DeviceState, Process
+from gpumon.operations.gpu_processes import Owner
 from gpumon.operations.signals import SentSignal, SignalRefusal, SignalTarget
-from gpumon.operations.torch_processes import Owner
 from gpumon.operations.workload import WorkloadRun
 from gpumon.session import app_session
 from gpumon.session.alert_notifier import NotifySettings

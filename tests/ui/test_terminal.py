@@ -90,7 +90,7 @@ def run(
 # Every end gives the terminal back
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("number", ENDING_SIGNALS)
 def test_a_signal_ends_it_cleanly(environment: dict[str, str], number: signal.Signals) -> None:
     with Terminal(GPUMON, environment) as terminal:
@@ -171,27 +171,16 @@ def test_quit_key_works_whatever_the_driver_does(
         assert seconds < QUIT_GUARD_SECONDS
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("key", ["\x03", "qq"])
-def test_ctrl_c_and_q_in_the_help(environment: dict[str, str], key: str) -> None:
-    with Terminal(GPUMON, environment, rows=50) as terminal:
-        opened(terminal).send("?")
-        assert terminal.raw.startswith(b"Waiting for the first values.\r\x1b[K"), "gone before the screen opens"
-        terminal.wait_for("KEYS")
-        terminal.send(key)
-        assert terminal.wait_exit() == 0
-        assert_given_back(terminal)
-
-
 # Bytes that are no keys
 
 NOT_UTF8 = (b"\xe9x", b"\xff", b"\x80", b"\xf0\x9f", b"\xed\xa0\x80")
 NO_CHARACTER = (b"\x1b[1114112u", b"\x1b[99999999999999999999u", b"\x1b[:u")
 
 
-def test_bytes_that_are_no_keys_do_nothing(environment: dict[str, str]) -> None:
-    with Terminal(GPUMON, environment) as terminal:
+def test_bytes_that_are_no_keys_do_nothing_and_the_mouse_is_left_to_the_terminal(environment: dict[str, str]) -> None:
+    with Terminal([*GPUMON, "--no-mouse"], environment) as terminal:
         opened(terminal)
+        assert terminal.raw.startswith(b"Waiting for the first values.\r\x1b[K"), "gone before the screen opens"
         for data in (NOT_UTF8, NO_CHARACTER):
             for some in data:
                 terminal.send(some)
@@ -201,15 +190,18 @@ def test_bytes_that_are_no_keys_do_nothing(environment: dict[str, str]) -> None:
         terminal.send("q")
         assert terminal.wait_exit() == 0
         assert_given_back(terminal)
+        assert not re.search(rb"\x1b\[\?(?:1000|1002|1003|1006|1015|1016)h", terminal.raw)
 
 
-def test_a_paste_that_is_not_utf8_is_explained(environment: dict[str, str]) -> None:
+def test_a_paste_that_is_not_utf8_is_explained_and_ctrl_c_ends_the_help(environment: dict[str, str]) -> None:
     with Terminal(GPUMON, environment) as terminal:
         opened(terminal).send("7")
         terminal.wait_for("Explain an error")
         terminal.send(b"\x1b[200~caf\xe9 qqq \xff\r\nRuntimeError: CUDA error: out of memory\r\n\x1b[201~")
         shown = terminal.wait_for("1 DO     List the processes")
         assert "caf\ufffd qqq \ufffd" in shown
+        terminal.send("\x1b[B?")  # the text has the focus until the cursor leaves it
+        terminal.wait_for("KEYS")
         terminal.send("\x03")
         assert terminal.wait_exit() == 0
         assert_given_back(terminal)
@@ -348,7 +340,7 @@ def test_many_sizes_in_a_second(environment: dict[str, str]) -> None:
         for number in range(8):
             terminal.resize(*sizes[number % len(sizes)])
             time.sleep(1 / 30)
-        for rows, cols in ((5, 20), (200, 500), (30, 100)):
+        for rows, cols in ((5, 20), (80, 300), (30, 100)):
             terminal.resize(rows, cols)
             shown = terminal.wait_for("too" if cols < 60 else r"\? Help", 20)
             assert len(shown.splitlines()) <= rows
@@ -470,13 +462,6 @@ def test_the_mouse_moves_opens_and_scrolls(nvml_mock: NvmlMock) -> None:
         terminal.wait_for(rf"(?m)^ 2\d +{BAR}")
         terminal.send(f"\x1b[<0;10;{row + 1}M\x1b[<0;10;{row + 1}m" * 2)
         terminal.wait_for(r"GPU \d+  H200[\s\S]*All values")
-
-
-def test_no_mouse_leaves_the_mouse_to_the_terminal(environment: dict[str, str]) -> None:
-    with Terminal([*GPUMON, "--no-mouse"], environment) as terminal:
-        opened(terminal).send("q")
-        assert terminal.wait_exit() == 0
-        assert not re.search(rb"\x1b\[\?(?:1000|1002|1003|1006|1015|1016)h", terminal.raw)
 
 
 # What it sends

@@ -31,6 +31,7 @@ from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.text_lines import TextLines
 from tests.cli.running import GPUMON
 from tests.frames import machine
+from tests.nvml_mock import NvmlMock
 from tests.terminal import Terminal
 from tests.ui.colors import Rgb, contrast, distance, rgb
 from tests.ui.fakes import FakeLive, app_on
@@ -270,10 +271,11 @@ def colors_sent(raw: bytes) -> set[bytes]:
     }
 
 
-def demo(**environment: str) -> bytes:
-    """What the demo writes to a terminal until it has been used a little."""
-    with Terminal((GPUMON, "demo"), env={"PATH": "/usr/bin:/bin", **environment}, rows=30, cols=110) as terminal:
-        terminal.wait_for("pretrain")
+def sent(nvml_mock: NvmlMock, **environment: str) -> bytes:
+    """What gpumon writes to a terminal until it has been used a little."""
+    clean = {name: value for name, value in nvml_mock.environment(gpus=3).items() if name not in {"NO_COLOR", "TERM"}}
+    with Terminal((GPUMON,), env={**clean, **environment}, rows=30, cols=110) as terminal:
+        terminal.wait_for(r"▸ *0 .*\d%")
         terminal.send("\x1b[B\x1b[B?")
         terminal.wait_for("Cursor up")
         terminal.send("qq")  # the first one closes the help
@@ -281,8 +283,8 @@ def demo(**environment: str) -> bytes:
         return terminal.raw
 
 
-def test_no_color_sends_no_color_but_bold_and_reversed_text(tmp_path: Path) -> None:
-    raw = demo(NO_COLOR="1", XDG_CONFIG_HOME=str(tmp_path))
+def test_no_color_sends_no_color_but_bold_and_reversed_text(nvml_mock: NvmlMock) -> None:
+    raw = sent(nvml_mock, NO_COLOR="1")
     assert colors_sent(raw) == set()
     codes = {code for sequence in COLOR_CODES.findall(raw) for code in sequence[2:-1].split(b";")}
     assert {b"1", b"2", b"7"} <= codes, "bold, dim, and a cursor that is visible"
@@ -306,6 +308,6 @@ async def test_the_selected_command_is_reversed_without_colors() -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("environment", [{"NO_COLOR": ""}, {}, {"NO_COLOR": "1", "GPUMON_THEME": "dark"}])
 def test_colors_are_sent_without_no_color_or_with_a_theme_that_was_asked_for(
-    environment: dict[str, str], tmp_path: Path
+    environment: dict[str, str], nvml_mock: NvmlMock
 ) -> None:
-    assert b"38" in colors_sent(demo(XDG_CONFIG_HOME=str(tmp_path), **environment))
+    assert b"38" in colors_sent(sent(nvml_mock, **environment))

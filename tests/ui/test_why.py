@@ -24,7 +24,7 @@ from tests.ui.fakes import FakeLive, app_on, screen_text, until
 def report(stages: tuple[str, ...] = (PASSIVE,)) -> WhyReport:
     run = SICK["main_process"] if stages == (PASSIVE,) else evidence({DATA: 0.4}, gpu=GPU)
     device = builders.frame().devices[0]
-    return WhyReport(4242, "python train.py", 1, 8, "2.11.0", device, stages, 5.0, run, judge_run(run))
+    return WhyReport(4242, "python train.py", device, stages, 5.0, run, judge_run(run))
 
 
 class FakeExamination:

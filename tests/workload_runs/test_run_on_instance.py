@@ -7,7 +7,7 @@ import pytest
 from gpumon.core.model import MigInstance
 from gpumon.core.problems import CommandError
 from gpumon.core.units import MISSING
-from gpumon.operations.run_target import RunTarget, gpu_target
+from gpumon.operations.device_selection import RunTarget, gpu_target
 from gpumon.operations.runs import expand_devices
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.entries import device_entries

@@ -30,6 +30,18 @@ _SERVERS: list[subprocess.Popen[bytes]] = []
 """Keeps the pipe open at whose end a server ends."""
 
 
+_CONTEXT = """
+import importlib.util, runpy, sys, types
+runpy.run_path(sys.argv[1] + "/_run.py")["_provide_kit"]()
+spec = importlib.util.spec_from_file_location("probed", f"{sys.argv[1]}/{sys.argv[2]}.py")
+w = sys.modules["probed"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(w)
+import torch
+torch.set_num_threads(1)
+context = types.SimpleNamespace(torch=torch, checked=0, device=torch.device("cpu"), synchronize=lambda: None)
+"""
+
+
 def probe_of(name: str) -> str:
     """The beginning of a program that changes a workload, which it has as a module of that name."""
     return f"""
@@ -39,6 +51,12 @@ spec = importlib.util.spec_from_file_location("{name}_probe", {str(WORKLOADS / f
 spec.loader.exec_module({name})
 WORKLOAD = {name}.WORKLOAD
 """
+
+
+def output_of(workload: str, text: str) -> str:
+    """What a script prints that has the workload's file as ``w`` and, as ``context``, torch on the CPU."""
+    command = [torch_python(), "-c", _CONTEXT + text, str(WORKLOADS), workload]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
 
 
 @functools.cache

@@ -5,8 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from tests.workloads.conftest import Judge, RunWorkload, load_workload, needs_torch
-from tests.workloads.test_launch import probe as run_script
+from tests.workloads.conftest import Judge, RunWorkload, load_workload, needs_torch, output_of
 
 MEBIBYTE = 1 << 20
 
@@ -160,4 +159,4 @@ print(context.checked, lab.wrong)
 @needs_torch
 @pytest.mark.parametrize(("fault", "output"), [("", "15 []"), ("+ 1", "15 ['stride 8: a kernel read ")])
 def test_every_result_is_compared(fault: str, output: str) -> None:
-    assert run_script(ON_CPU.replace("FAULT", fault)).startswith(output)
+    assert output_of("launch", ON_CPU.replace("FAULT", fault)).startswith(output)

@@ -1,13 +1,19 @@
 """The kernel workload needs a GPU; tests/gpu runs it."""
 
+import pytest
+
 from tests.workloads.conftest import RunWorkload, load_workload, needs_torch
 
 
 @needs_torch
-def test_the_cpu_is_refused_in_a_sentence(run_workload: RunWorkload) -> None:
-    ran = run_workload("kernel", device="cpu")
+@pytest.mark.parametrize("workload", ["kernel", "launch", "oom", "transfer"])
+def test_the_cpu_is_refused_in_a_sentence(run_workload: RunWorkload, workload: str) -> None:
+    ran = run_workload(workload, device="cpu")
+    (error,) = ran.of("error")
     assert ran.exit_code == 3
-    assert ran.of("error")[0]["text"] == "kernel compiles and launches CUDA kernels, which need a GPU."
+    assert error["class"] == "UnsupportedError"
+    assert error["text"].endswith(".")
+    assert not ran.of("result")
 
 
 def test_the_source_has_every_kernel() -> None:

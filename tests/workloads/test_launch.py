@@ -1,11 +1,10 @@
 """Launch: occupancy, what a launch wrote, and the verdict."""
 
-import subprocess
 from types import ModuleType
 
 import pytest
 
-from tests.workloads.conftest import WORKLOADS, Judge, RunWorkload, load_workload, needs_torch, torch_python
+from tests.workloads.conftest import Judge, RunWorkload, load_workload, needs_torch, output_of
 
 MEBIBYTE = 1 << 20
 
@@ -14,34 +13,6 @@ MEBIBYTE = 1 << 20
 def launch() -> ModuleType:
     """The workload's file, loaded without torch."""
     return load_workload("launch")
-
-
-@needs_torch
-def test_the_cpu_is_refused_in_a_sentence(run_workload: RunWorkload) -> None:
-    ran = run_workload("launch", device="cpu")
-    (error,) = ran.of("error")
-    assert ran.exit_code == 3
-    assert error["class"] == "UnsupportedError"
-    assert error["text"].endswith(".")
-    assert not ran.of("result")
-
-
-PROBE = """
-import importlib.util, runpy, sys, types
-runpy.run_path(sys.argv[1] + "/_run.py")["_provide_kit"]()
-spec = importlib.util.spec_from_file_location("probed", sys.argv[1] + "/launch.py")
-w = sys.modules["probed"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(w)
-import torch
-torch.set_num_threads(1)
-context = types.SimpleNamespace(torch=torch, checked=0, device=torch.device("cpu"), synchronize=lambda: None)
-"""
-
-
-def probe(text: str) -> str:
-    """What a script prints that has the file as ``w`` and, as ``context``, torch on the CPU."""
-    command = [torch_python(), "-c", PROBE + text, str(WORKLOADS)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
 
 
 @pytest.mark.parametrize(
@@ -104,7 +75,9 @@ def test_a_wrong_result_fails(launch: ModuleType) -> None:
 
 @needs_torch
 def test_one_wrong_sum_and_a_write_behind_the_end_are_found() -> None:
-    output = probe("""
+    output = output_of(
+        "launch",
+        """
 arrays, results = w._arrays(context, 1001), w.LaunchResults()
 def add(extra=0, harm=False):
     arrays.result[:1001] = arrays.a + arrays.b
@@ -117,7 +90,8 @@ w._check(context, results, "bad", arrays, lambda: add(harm=True))
 w._check(context, results, "far", arrays, lambda: add(extra=1))
 w._check(context, results, "nothing", arrays, lambda: None)
 print(results.wrong, context.checked)
-""")
+""",
+    )
     good, bad = output.splitlines()
     assert good == "[]"
     assert "bad: 1 sums are wrong, the first at element 77." in bad
@@ -128,7 +102,9 @@ print(results.wrong, context.checked)
 
 @needs_torch
 def test_a_torch_that_cannot_compile_is_told_so() -> None:
-    output = probe("""
+    output = output_of(
+        "launch",
+        """
 context.torch = types.SimpleNamespace(__version__="2.8", cuda=types.SimpleNamespace())
 def fail(source, name):
     raise OSError("Could not find any NVRTC library")
@@ -139,7 +115,8 @@ for compiler in (None, fail):
         w.compiled(context, w.kernel_source(), ['add_one_each'])
     except w.UnsupportedError as error:
         print(error)
-""")
+""",
+    )
     first, second = output.splitlines()
     assert "since torch 2.9" in first
     assert "NVRTC" in second

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.workloads.conftest import Judge, RunWorkload, load_workload, needs_torch
-from tests.workloads.test_launch import probe as run_script
+from tests.workloads.conftest import Judge, RunWorkload, load_workload, needs_torch, output_of
 
 GIBIBYTE = 1 << 30
 
@@ -182,4 +181,4 @@ except ArithmeticError as error:
     ],
 )
 def test_wrong_contents_are_found(fault: str, output: str) -> None:
-    assert run_script(MEASURE.replace("FAULT", fault)).startswith(output)
+    assert output_of("launch", MEASURE.replace("FAULT", fault)).startswith(output)

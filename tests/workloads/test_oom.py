@@ -1,11 +1,10 @@
 """Out of memory: its budget, its batch sizes, its gradients and its verdict."""
 
-import subprocess
 from types import ModuleType
 
 import pytest
 
-from tests.workloads.conftest import WORKLOADS, Judge, RunWorkload, load_workload, needs_torch, torch_python
+from tests.workloads.conftest import Judge, RunWorkload, load_workload, needs_torch, output_of
 
 MEBIBYTE = 1 << 20
 
@@ -14,34 +13,6 @@ MEBIBYTE = 1 << 20
 def oom() -> ModuleType:
     """The workload's file, loaded without torch."""
     return load_workload("oom")
-
-
-@needs_torch
-def test_the_cpu_is_refused_in_a_sentence(run_workload: RunWorkload) -> None:
-    ran = run_workload("oom", device="cpu")
-    (error,) = ran.of("error")
-    assert ran.exit_code == 3
-    assert error["class"] == "UnsupportedError"
-    assert error["text"].endswith(".")
-    assert not ran.of("result")
-
-
-PROBE = """
-import importlib.util, runpy, sys, types
-runpy.run_path(sys.argv[1] + "/_run.py")["_provide_kit"]()
-spec = importlib.util.spec_from_file_location("probed", sys.argv[1] + "/oom.py")
-w = sys.modules["probed"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(w)
-import torch
-torch.set_num_threads(1)
-context = types.SimpleNamespace(torch=torch, checked=0, device=torch.device("cpu"), synchronize=lambda: None)
-"""
-
-
-def probe(text: str) -> str:
-    """What a script prints that has the file as ``w`` and, as ``context``, torch on the CPU."""
-    command = [torch_python(), "-c", PROBE + text, str(WORKLOADS)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
 
 
 @pytest.mark.parametrize("budget", [256 * MEBIBYTE, 700 * MEBIBYTE, 16 << 30])
@@ -93,13 +64,16 @@ def test_every_step_counts_in_the_verdict(oom: ModuleType) -> None:
 
 @needs_torch
 def test_accumulated_and_checkpointed_gradients_are_those_of_the_whole_batch() -> None:
-    output = probe("""
+    output = output_of(
+        "oom",
+        """
 model = w._model(context)
 plain = w._gradients(context, model, 24)
 for how in ({"parts": 4}, {"checkpointed": True}):
     print(w._difference(plain, w._gradients(context, model, 24, **how)) < w._TOLERANCE)
 print(w._difference(plain, w._gradients(context, model, 16)) > w._TOLERANCE)
-""")
+""",
+    )
     assert output.split() == ["True", "True", "True"]
 
 

@@ -1,12 +1,11 @@
 """Transfer: its curve, its checks and the causes that it names."""
 
-import subprocess
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from tests.workloads.conftest import WORKLOADS, Judge, RunWorkload, load_workload, needs_torch, torch_python
+from tests.workloads.conftest import Judge, RunWorkload, load_workload, needs_torch, output_of
 
 MEBIBYTE = 1 << 20
 
@@ -15,34 +14,6 @@ MEBIBYTE = 1 << 20
 def transfer() -> ModuleType:
     """The workload's file, loaded without torch."""
     return load_workload("transfer")
-
-
-@needs_torch
-def test_the_cpu_is_refused_in_a_sentence(run_workload: RunWorkload) -> None:
-    ran = run_workload("transfer", device="cpu")
-    (error,) = ran.of("error")
-    assert ran.exit_code == 3
-    assert error["class"] == "UnsupportedError"
-    assert error["text"].endswith(".")
-    assert not ran.of("result")
-
-
-PROBE = """
-import importlib.util, runpy, sys, types
-runpy.run_path(sys.argv[1] + "/_run.py")["_provide_kit"]()
-spec = importlib.util.spec_from_file_location("probed", sys.argv[1] + "/transfer.py")
-w = sys.modules["probed"] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(w)
-import torch
-torch.set_num_threads(1)
-context = types.SimpleNamespace(torch=torch, checked=0, device=torch.device("cpu"), synchronize=lambda: None)
-"""
-
-
-def probe(text: str) -> str:
-    """What a script prints that has the file as ``w`` and, as ``context``, torch on the CPU."""
-    command = [torch_python(), "-c", PROBE + text, str(WORKLOADS)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
 
 
 def test_sizes_grow_by_four_and_end_with_the_largest(transfer: ModuleType) -> None:
@@ -119,7 +90,9 @@ def test_the_verdict_names_what_is_low(transfer: ModuleType, rates: dict[str, fl
 
 @needs_torch
 def test_one_wrong_byte_is_found_where_it_is() -> None:
-    said = probe("""
+    said = output_of(
+        "transfer",
+        """
 results = w.TransferResults()
 buffer = torch.zeros(40 << 20, dtype=torch.uint8)
 w._fill(context, buffer, 3)
@@ -131,7 +104,8 @@ buffer[35_000_005] ^= 1
 w._check(context, results, "bad", buffer, seed=3)
 w._check(context, results, "other seed", buffer, seed=4)
 print(results.wrong)
-""")
+""",
+    )
     first, second = said.splitlines()
     assert first == "0 2 256"
     assert "bad: 2 of 41943040 bytes are wrong, the first at byte 35000001." in second

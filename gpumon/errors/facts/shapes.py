@@ -1,10 +1,12 @@
 """The kind of a message about shapes, and what its sizes show."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from math import prod
 from typing import Final
 
+from gpumon.core.text_table import table
 from gpumon.errors.entry import Code, Values
 from gpumon.errors.lazy_pattern import lazy_pattern
 
@@ -34,8 +36,11 @@ def shapes(_: Values, text: str) -> Facts:
     positions; `elements` and the `known` ones, or the `factor` between two sizes; `layers` and `features` of a hidden
     state; and an `order` of dimensions.
     """
-    matches = ((pattern.search(text), read) for pattern, read in _FORMS)
-    return next((read(match) for match, read in matches if match is not None), {})
+    name, match = next(((name, match) for name, form in _forms() if (match := form.search(text))), ("", None))
+    if match is None:
+        return {}
+    kind = name.removeprefix("= ")
+    return _READERS[name](match) if kind == name else {"shapes": kind, **match.groupdict()}
 
 
 def dimensions(values: Values, _: str) -> Facts:
@@ -135,52 +140,22 @@ def _dimensions(match: re.Match[str]) -> Facts:
     return {"shapes": "too many" if len(_sizes(match["shape"])) > int(match["batched"]) else "too few"}
 
 
-def _numbers(kind: str) -> Callable[[re.Match[str]], Facts]:
-    """A kind whose sizes are the groups of its form."""
-    return lambda match: {"shapes": kind, **match.groupdict()}
+_READERS: Final[Mapping[str, Callable[[re.Match[str]], Facts]]] = {
+    "features": _features,
+    "channels": _channels,
+    "loss shapes": _loss_shapes,
+    "rows": _rows,
+    "view": _view,
+    "two sizes": _two_sizes,
+    "concatenated": _concatenated,
+    "hidden": _hidden,
+    "dimensions": _dimensions,
+}
 
 
-_SIZE: Final = r"\d{1,19}"
-_SHAPE: Final = r"[\d, -]{0,120}"
-_TWO_SIZES: Final = (
-    rf"tensor(?: a)? \((?P<first>{_SIZE})\) must match the (?:size of tensor b|existing size) \((?P<second>{_SIZE})\)"
-    r"(?: at non-singleton dimension (?P<dimension>\d))?"
-)
-_LOSS_SHAPES: Final = (
-    rf"target size \(torch\.Size\(\[(?P<target>{_SHAPE})\]\)\) [a-z ]{{1,40}} input size"
-    rf" \(torch\.Size\(\[(?P<output>{_SHAPE})\]\)\)"
-)
-_CONCATENATED: Final = (
-    rf"except in dimension \d{{1,3}}\.? (?:Expected size|Got) (?P<first>{_SIZE})"
-    rf" (?:but got size|and) (?P<second>{_SIZE})"
-)
-_CHANNELS: Final = rf"input\[(?P<shape>{_SHAPE})\] to have (?P<expected>{_SIZE}) channels, but got (?P<given>{_SIZE})"
-_INPUT: Final = rf"(?P<batched>\d)D \(batched\) input to conv\w{{1,24}}, but got input of size: \[(?P<shape>{_SHAPE})\]"
-_NORM: Final = rf"running_(?:mean|var) should contain (?P<given>{_SIZE}) elements not (?P<expected>{_SIZE})"
-_COLOR_MASK: Final = r"got targets of size: : \[\d{1,19}, (?:3, \d{2,19}, \d{1,19}|\d{1,19}, \d{1,19}, [34])\]"
-_FORMS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Facts]], ...]] = tuple(
-    (lazy_pattern(pattern, re.IGNORECASE), read)
-    for pattern, read in (
-        (rf"multiplied \((?P<rows>{_SIZE})x(?P<given>{_SIZE}) and (?P<expected>{_SIZE})x{_SIZE}\)", _features),
-        (_CHANNELS, _channels),
-        (_LOSS_SHAPES, _loss_shapes),
-        (r"multi-target not supported", _numbers("one class")),
-        (rf"input batch_size \((?P<output>{_SIZE})\) to match target batch_size \((?P<target>{_SIZE})\)", _rows),
-        (rf"shape '\[(?P<shape>{_SHAPE})\]' is invalid for input of size (?P<elements>{_SIZE})", _view),
-        (_TWO_SIZES, _two_sizes),
-        (_CONCATENATED, _concatenated),
-        (rf"Expected hidden(?:\[\d\])? size \((?P<expected>{_SHAPE})\), got \[(?P<given>{_SHAPE})\]", _hidden),
-        (
-            rf"equal to input_size\. Expected (?P<expected>{_SIZE}), got (?P<given>{_SIZE})",
-            _numbers("recurrent layer"),
-        ),
-        (_INPUT, _dimensions),
-        (_COLOR_MASK, _numbers("color mask")),
-        (r"Expected \d-dimensional input for \d-dimensional weight", _numbers("no batch")),
-        (r"Output size is too small|can't be greater than actual input size", _numbers("small input")),
-        (_NORM, _numbers("normalization")),
-        (r"weight tensor should be defined either for all", _numbers("class weights")),
-        (r"Length of all samples has to be greater than 0", _numbers("empty samples")),
-    )
-)
-"""The forms of messages about shapes, each with what reads it; the first form that fits counts."""
+@cache
+def _forms() -> Sequence[tuple[str, re.Pattern[str]]]:
+    """The forms of messages, each with the name of what reads it, or of its kind."""
+    rows = (row.split(" | ", 1) for row in table("gpumon.errors", "shapes"))
+    pairs = ((name, regex.replace("SIZE", r"\d{1,19}").replace("SHAPE", r"[\d, -]{0,120}")) for name, regex in rows)
+    return [(name, lazy_pattern(regex, re.IGNORECASE)) for name, regex in pairs]

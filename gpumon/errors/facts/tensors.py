@@ -5,6 +5,7 @@ from typing import Final
 
 from gpumon.errors.entry import Values
 from gpumon.errors.lazy_pattern import lazy_pattern
+from gpumon.errors.signs import sign
 
 _WEIGHTS: Final = frozenset({"weight", "bias", "mat2", "parameter", "parameters", "running_mean", "running_var"})
 _INPUTS: Final = frozenset({"mat1", "index", "indices"})
@@ -12,12 +13,9 @@ _INPUTS: Final = frozenset({"mat1", "index", "indices"})
 _PLACES: Final = {"device": "place", "other_device": "other_place"}
 """The devices in a message, by their names in the older and the newer wording."""
 _WRAPPER_PREFIXES: Final = ("module.", "_orig_mod.")
-_VOCABULARY: Final = ("embed_tokens", "lm_head", "wte", "word_embeddings", "token_embedding")
+_VOCABULARY: Final = sign("vocabulary")
 """Parts of the names of parameters that have one row for each token."""
-_HEADS: Final = (
-    *("fc.", "classifier", "class_embed", "head.", "score.", "cls_score", "bbox_pred", "out_proj", "last_linear"),
-    "logits",
-)
+_HEAD: Final = sign("head")
 """Parts of the names of parameters that have one row for each class."""
 _PLAIN_TYPES: Final = frozenset({
     "argparse.Namespace", "collections.OrderedDict", "collections.defaultdict", "numpy._core.multiarray._reconstruct",
@@ -52,15 +50,15 @@ def parameters(values: Values, _: str) -> Mapping[str, str]:
     if not shape:
         if not unexpected and name.startswith(_WRAPPER_PREFIXES):
             return {"parameters": "of a wrapped model"}
-        if not name and any(part in unexpected for part in _HEADS):
+        if not name and _HEAD.is_in(unexpected):
             return {"parameters": "another head"}
         is_wrapped = any(key.startswith(_WRAPPER_PREFIXES) for key in (unexpected, name))
         return {"parameters": "wrapped"} if is_wrapped else {}
     if shape == "[0]":
         return {"parameters": "sharded"}
-    if any(part in key for part in _VOCABULARY for key in (unexpected, name)):
+    if _VOCABULARY.is_in(f"{unexpected} {name}"):
         return {"parameters": "vocabulary"}
-    return {"parameters": "head" if any(part in name for part in _HEADS) else "sizes"}
+    return {"parameters": "head" if _HEAD.is_in(name) else "sizes"}
 
 
 def plain_type(values: Values, _: str) -> Mapping[str, str]:

@@ -8,18 +8,12 @@ from gpumon.core.text_table import table
 from gpumon.errors.entry import Code, Values
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.lazy_pattern import lazy_pattern
-from gpumon.errors.raised import MODEL_CODE
+from gpumon.errors.signs import sign
+from gpumon.errors.tracebacks import MODEL_CODE
 
 Facts = Mapping[str, str]
 
-_ADDED_CLASS: Final = lazy_pattern(
-    r"(?!TF|Flax|AutoModelForVision2Seq|AutoModelWithLMHead)[A-Z]\w*"
-    r"(?:Config|Processor(?:Fast)?|Model|For[A-Z]\w+|Pipeline)"
-    r"|(?:EncoderDecoder|Dynamic|Static)?Cache|ALL_ATTENTION_FUNCTIONS|FlashAttentionKwargs|TransformersKwargs"
-    r"|ROPE_INIT_FUNCTIONS|GradientCheckpointingLayer|dynamic_rope_update|use_kernel_forward_from_hub|auto_docstring"
-    r"|can_return_tuple|create_causal_mask|GenerationMixin|is_timm_config_dict|RopeParameters|VideoMetadata"
-    r"|[A-Z]\w*ModelOutputWithPast"
-)
+_ADDED_CLASS: Final = sign("added to transformers")
 """A name of transformers that is missing because it is newer than the installed version; other names were removed."""
 
 
@@ -72,7 +66,7 @@ def missing_name(values: Values, _: str) -> Facts:
         return {"advice": "newer torch", "place": place}
     if module == "transformers.models" and name.islower():
         return {"advice": "newer model", "place": place}
-    if module.startswith("transformers") and _ADDED_CLASS.fullmatch(name) is not None:
+    if module.startswith("transformers") and _ADDED_CLASS.pattern.fullmatch(name) is not None:
         return {"advice": "newer", "package": "transformers", "place": place}
     if caller:
         return {"advice": "model code" if caller == MODEL_CODE else "caller", "place": place}
@@ -81,21 +75,19 @@ def missing_name(values: Values, _: str) -> Facts:
 
 def _required(required: str, module: str) -> str:
     """The version that the message itself asks for."""
-    requirement = _REQUIREMENT.fullmatch(required if _REQUIREMENT.fullmatch(required) else f"{module}>={required}")
+    requirement = _REQUIREMENT.fullmatch(required) or _REQUIREMENT.fullmatch(f"{module}>={required}")
     package = package_of(requirement["name"]) if requirement is not None else ""
-    return "" if requirement is None or not package else f'"{package}{requirement["limits"]}"'
+    return f'"{package}{requirement["limits"]}"' if requirement is not None and package else ""
 
 
 def _newer_or_older(module: str, name: str) -> Facts:
     package = "diffusers" if _DIFFUSERS_CLASS.search(module) else module.split(".", maxsplit=1)[0]
     if package in _UPGRADED or (package == "transformers" and not name):
         return {"advice": "newer", "package": package}
-    if package == "transformers":
-        return {"advice": "older transformers"}
     if package == "torch" and module.rpartition(".")[2] in _REMOVED_FROM_TORCH:
         return {"advice": "removed from torch"}
-    if module == "megatron.bridge":
-        return {"advice": "megatron bridge"}
+    if package == "transformers" or module == "megatron.bridge":
+        return {"advice": "older transformers" if package == "transformers" else "megatron bridge"}
     distribution = package_of(module)
     return {"advice": "compare", "package": distribution} if distribution else {}
 

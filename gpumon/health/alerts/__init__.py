@@ -1,30 +1,28 @@
 """Alerts: which live values need attention, since when, and what to do about them.
 
-To add an alert, write its check and its `AlertRule` in the module of its topic: `thermal`, `memory`, `links`,
-`errors`, or `activity`.
+To add an alert, write its condition in the module of its topic, `thermal`, `memory`, `links` or `errors`, and its
+texts in `alerts.txt`.
 """
 
-from gpumon.health.alerts.activity import has_no_sm_work
 from gpumon.health.alerts.history import AlertChange, AlertHistory, DeviceFinding, EndedAlert
-from gpumon.health.alerts.jobs import JOB_HANGS, hang_finding
 from gpumon.health.alerts.links import is_link_degraded
-from gpumon.health.alerts.memory import (
-    OUT_OF_MEMORY,
-    oom_finding,
-    oom_subject,
-)
 from gpumon.health.alerts.model import Alert, AlertFinding, AlertKey, Evidence, EvidenceItem, Severity, ranges_text
 from gpumon.health.alerts.rule import DEFAULT_THRESHOLDS, AlertRule, Thresholds
 from gpumon.health.alerts.rules import (
     ALERT_RULES,
+    JOB_HANGS,
+    OUT_OF_MEMORY,
     RULE_LABELS,
     SkippedRule,
     check,
+    hang_finding,
     merged_alerts,
+    oom_finding,
+    oom_subject,
     rule_label,
     skipped_rules,
 )
-from gpumon.health.alerts.thermal import is_near_slowdown
+from gpumon.health.alerts.thermal import has_no_sm_work, is_near_slowdown
 
 __all__ = [
     "ALERT_RULES",

@@ -1,4 +1,4 @@
-"""Rules for memory errors, and for the errors that the driver reports as Xids."""
+"""Conditions of memory errors, and of the errors that the driver reports as Xids."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -7,8 +7,8 @@ from gpumon.core.metrics import Unit
 from gpumon.core.model import Device
 from gpumon.core.units import age_text, counted, times_text
 from gpumon.core.xids import xid_text
-from gpumon.health.alerts.model import AlertFinding, EvidenceItem, Severity, evidence_of
-from gpumon.health.alerts.rule import AlertRule, Thresholds
+from gpumon.health.alerts.model import AlertFinding, EvidenceItem, Severity
+from gpumon.health.alerts.rule import ALERT_TEXTS, Thresholds, finding_of
 from gpumon.health.alerts.tracking import DeviceTracker
 
 if TYPE_CHECKING:
@@ -19,15 +19,6 @@ OTHER_XID: Final = "xid-other"
 _HOUR: Final = 3600.0
 _MIN_RATE_SECONDS: Final = 600.0
 """A rate of memory errors is averaged over at least this time."""
-_RESET: Final = "Stop the jobs on this GPU and reset it (sudo nvidia-smi --gpu-reset -i {index}), or reboot."
-_ECC: Final = (
-    "ecc_corrected_volatile_count", "ecc_corrected_aggregate_count", "ecc_uncorrected_volatile_count",
-    "ecc_uncorrected_aggregate_count",
-)  # fmt: skip
-_ROWS: Final = (
-    "remapped_rows_correctable_count", "remapped_rows_uncorrectable_count", "remapped_rows_pending",
-    "remapped_rows_failure",
-)  # fmt: skip
 _XID: Final = "xid-"
 _CRITICAL_XIDS: Final = frozenset({
     46, 48, 54, 57, 58, 59, 61, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 149, 151, 154, 155, 156,
@@ -41,80 +32,58 @@ _HARMLESS_XIDS: Final = frozenset({
 """A program was terminated, or the GPU recovered without help."""
 
 
-def _uncorrected(device: Device, tracker: DeviceTracker, _: Thresholds) -> Iterator[AlertFinding]:
+def uncorrected(device: Device, tracker: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
     """Uncorrectable memory errors, since the driver was loaded or before."""
     volatile, aggregate = device.get("ecc_uncorrected_volatile_count"), device.get("ecc_uncorrected_aggregate_count")
-    evidence = evidence_of(device, *_ECC, *_ROWS) if volatile or aggregate else ()
     counter = tracker.counters.get("ecc_uncorrected_aggregate_count")
-    rise = 0.0 if counter is None else counter.rise(tracker.now)
-    if volatile or rise:
-        errors = counted(int(volatile or rise), "uncorrectable memory error")
-        detail = f"GPU {device.index} has had {errors} since the driver was loaded."
-        action = (
-            f"Do not trust results computed since then. {_RESET.format(index=device.index)} "
-            "If the errors return, have the board replaced."
-        )
-        yield AlertFinding("ecc_uncorrected", Severity.CRITICAL, detail, action, evidence)
-    elif aggregate:
-        detail = (
-            f"GPU {device.index} has had {counted(int(aggregate), 'uncorrectable memory error')} in its lifetime, "
-            "none of them since the driver was loaded."
-        )
-        action = "Nothing to fix unless more errors occur."
-        yield AlertFinding("ecc_uncorrected_before", Severity.INFO, detail, action, evidence)
+    recent = volatile or (0.0 if counter is None else counter.rise(tracker.now))
+    if recent or aggregate:
+        name = "ecc_uncorrected" if recent else "ecc_uncorrected_before"
+        errors = counted(int(recent or aggregate or 0), "uncorrectable memory error")
+        yield finding_of(name, device, thresholds, errors=errors)
 
 
-def _corrected_rising(device: Device, tracker: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
+def corrected_rising(device: Device, tracker: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
     """Corrected memory errors that increase."""
     counter = tracker.counters.get("ecc_corrected_volatile_count")
     if counter is None or not (rise := counter.rise(tracker.now)):
         return
-    rate = counter.rate(tracker.now, _MIN_RATE_SECONDS) * _HOUR
-    severity = Severity.WARNING if rate >= thresholds.ecc_corrected_per_hour else Severity.INFO
-    seconds = age_text(tracker.now - counter.rest_seconds)
-    detail = (
-        f"GPU {device.index} has corrected {counted(int(rise), 'memory error')} in {seconds}. Results are not affected."
-    )
-    action = "A few are normal. If the rate increases, have the board tested before uncorrectable errors occur."
-    yield AlertFinding("ecc_corrected_rising", severity, detail, action, evidence_of(device, *_ECC, *_ROWS))
+    errors, time = counted(int(rise), "memory error"), age_text(tracker.now - counter.rest_seconds)
+    finding = finding_of("ecc_corrected_rising", device, thresholds, errors=errors, time=time)
+    is_fast = counter.rate(tracker.now, _MIN_RATE_SECONDS) * _HOUR >= thresholds.ecc_corrected_per_hour
+    yield finding._replace(severity=Severity.WARNING) if is_fast else finding
 
 
-def _row_remapping(device: Device, _: DeviceTracker, __: Thresholds) -> Iterator[AlertFinding]:
+def row_remapping(device: Device, _: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
     """Memory rows whose remapping is pending or has failed."""
-    evidence = evidence_of(device, *_ROWS, *_ECC)
     if device.get("remapped_rows_failure"):
-        detail = f"GPU {device.index} failed to remap a bad row of its memory."
-        action = "Take the GPU out of service and have the board replaced."
-        yield AlertFinding("remap_failed", Severity.CRITICAL, detail, action, evidence)
+        yield finding_of("remap_failed", device, thresholds)
     if device.get("remapped_rows_pending"):
-        detail = f"GPU {device.index} needs a reset to remap a bad row of its memory."
-        action = _RESET.format(index=device.index)
-        yield AlertFinding("remap_pending", Severity.WARNING, detail, action, evidence)
+        yield finding_of("remap_pending", device, thresholds)
 
 
-def _xids(device: Device, tracker: DeviceTracker, _: Thresholds) -> Iterator[AlertFinding]:
+def xids(device: Device, tracker: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
     """Recent Xids."""
     for number, xid in tracker.xids.items():
         times = "" if xid.count == 1 else f", {times_text(xid.count)}"
-        detail = f"GPU {device.index}: {xid_text(number)}{times}. {_known_xid(number).summary}"
-        evidence = (EvidenceItem("Count", xid.count, Unit.COUNT), *evidence_of(device, *_ECC, *_ROWS))
-        action = xid_action(number, device.pci_bus_id or "")
-        yield AlertFinding(f"{_XID}{number}", xid_severity(number), detail, action, evidence)
+        action, summary = xid_action(number, device.pci_bus_id or ""), _known_xid(number).summary
+        texts = {"xid": xid_text(number), "times": times, "summary": summary, "action": action}
+        finding = finding_of("xid", device, thresholds, **texts)
+        evidence = (EvidenceItem("Count", xid.count, Unit.COUNT), *finding.evidence)
+        yield finding._replace(id=f"{_XID}{number}", severity=xid_severity(number), evidence=evidence)
 
 
 def xid_plural(alert_id: str) -> str | None:
     """The clause for several GPUs with the same Xid, or None for another alert."""
     number = alert_id.removeprefix(_XID)
     is_xid = alert_id.startswith(_XID) and number.isdecimal()
-    return f"have reported {xid_text(int(number))}" if is_xid else None
+    return ALERT_TEXTS["xid"].clause.format(xid=xid_text(int(number))) if is_xid else None
 
 
 def xid_action(number: int, bus: str) -> str:
     """What to do about an Xid: the first fix of the catalogue.
 
-    Args:
-        number: The number of the Xid.
-        bus: PCI bus ID of the GPU, with or without its function; empty if it is not known.
+    The bus ID may have its function; it is empty if it is not known.
     """
     from gpumon.errors.rank import case_of, fixes_of  # late, as below: few hosts have an Xid
 
@@ -134,38 +103,3 @@ def xid_severity(number: int) -> Severity:
     if number in _CRITICAL_XIDS:
         return Severity.CRITICAL
     return Severity.INFO if number in _HARMLESS_XIDS else Severity.WARNING
-
-
-XID_RULE: Final = AlertRule("Errors reported by the driver (Xid)", _xids, {}, hold_seconds=0.0, clear_seconds=0.0)
-ERROR_RULES: Final = (
-    AlertRule(
-        "Uncorrectable memory errors",
-        _uncorrected,
-        {
-            "ecc_uncorrected": "have had uncorrectable memory errors since the driver was loaded",
-            "ecc_uncorrected_before": "have had uncorrectable memory errors, none of them since the driver was loaded",
-        },
-        ("ecc_uncorrected_volatile_count",),
-        hold_seconds=0.0,
-        clear_seconds=0.0,
-    ),
-    AlertRule(
-        "Rising count of corrected memory errors",
-        _corrected_rising,
-        {"ecc_corrected_rising": "have more and more corrected memory errors"},
-        ("ecc_corrected_volatile_count",),
-        hold_seconds=0.0,
-        clear_seconds=0.0,
-    ),
-    AlertRule(
-        "Row remapping",
-        _row_remapping,
-        {
-            "remap_failed": "failed to remap a bad row of their memory",
-            "remap_pending": "need a reset to remap a bad row of their memory",
-        },
-        ("remapped_rows_pending", "remapped_rows_failure"),
-        hold_seconds=0.0,
-        clear_seconds=0.0,
-    ),
-)

@@ -93,9 +93,6 @@ class _Standing:
 class AlertHistory:
     """Records since when each alert stands. A value that comes and goes neither raises an alert again nor softens it.
 
-    Args:
-        thresholds: What the rules compare with.
-
     Attributes:
         ended: Warnings and critical alerts that have ended, oldest first.
         changes: Those that began or ended with the latest frame.
@@ -123,9 +120,7 @@ class AlertHistory:
     def check(self, frame: Frame, reported: Iterable[DeviceFinding] = ()) -> list[Alert]:
         """Checks a frame. A frame from an earlier time starts over.
 
-        Args:
-            frame: The frame.
-            reported: What is reported from outside the rules, such as by probes; it ends when it is not reported.
+        ``reported`` comes from outside the rules, such as from probes; it ends when it is not reported.
 
         Returns:
             The alerts that stand, worst first.

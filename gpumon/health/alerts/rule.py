@@ -1,22 +1,21 @@
-"""What an alert rule is, and the thresholds that the rules compare with."""
+"""What an alert rule is, the thresholds that the rules compare with, and the texts of alerts in `alerts.txt`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from typing import Final
+from typing import Final, NamedTuple
 
-from gpumon.core.device_use import BUSY_PERCENT, HELD_BYTES, NO_WORK_PERCENT, UNATTRIBUTED_PERCENT
+from gpumon.core.device_use import BUSY_PERCENT, HELD_BYTES, NO_WORK_PERCENT, UNATTRIBUTED_PERCENT, is_busy
 from gpumon.core.model import Device
 from gpumon.core.text import safe_text
-from gpumon.health.alerts.model import AlertFinding
+from gpumon.core.text_table import table
+from gpumon.health.alerts.model import AlertFinding, Severity, evidence_of
 from gpumon.health.alerts.tracking import DeviceTracker
 
 HOLD_SECONDS: Final = 3.0
 """A condition that holds for less time than this is no alert: values near a threshold cross it for single samples."""
 CLEAR_SECONDS: Final = 15.0
 """A condition that is absent for less time than this and then returns is one alert."""
-BUSY_MARGIN: Final = {"busy_percent": -10.0}
-"""Margin of the rules for busy GPUs."""
 _MAX_THRESHOLD: Final = 1e9
 
 
@@ -95,13 +94,9 @@ DEFAULT_THRESHOLDS: Final = Thresholds()
 RuleCheck = Callable[[Device, DeviceTracker, Thresholds], Iterator[AlertFinding]]
 
 
-def _always(_: Device, __: Thresholds) -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class AlertRule:
-    """One condition that is checked on every device.
+    """One condition that is checked on every device: a row of `alerts.txt`.
 
     Attributes:
         label: The condition in a few words.
@@ -113,7 +108,7 @@ class AlertRule:
             ``clear_seconds``; 0 for what one sample proves. One-shot commands and the first frame do not wait for it.
         clear_seconds: An alert ends when its condition has been absent for this long.
         margins: By how much thresholds change while the alert stands, so that a value near one does not end it.
-        applies: Whether the condition is possible on a device as it is now.
+        busy_only: Whether the condition is possible on busy devices only.
     """
 
     label: str
@@ -123,7 +118,7 @@ class AlertRule:
     hold_seconds: float = HOLD_SECONDS
     clear_seconds: float = CLEAR_SECONDS
     margins: Mapping[str, float] = field(default_factory=dict)
-    applies: Callable[[Device, Thresholds], bool] = _always
+    busy_only: float = False
 
     def thresholds_while_standing(self, thresholds: Thresholds) -> Thresholds:
         """What the rule compares with on a device that has the alert."""
@@ -133,19 +128,81 @@ class AlertRule:
         return replace(thresholds, **changed)
 
     def is_checkable(self, device: Device, thresholds: Thresholds, *, has_readings: bool) -> bool:
-        """Whether the rule can be checked on a device now.
-
-        Args:
-            device: The device.
-            thresholds: What the rules compare with.
-            has_readings: Whether the readings of the device belong to this moment.
-        """
+        """Whether the rule can be checked on a device now, whose readings may be those of another moment."""
         return not self.needs or (has_readings and self.missing_need(device, thresholds) is None)
 
     def missing_need(self, device: Device, thresholds: Thresholds) -> str | None:
         """The first need that is missing on a device to which the rule applies, or None."""
-        if self.applies(device, thresholds):
+        if not self.busy_only or is_busy(device, thresholds.busy_percent):
             for name in self.needs:
                 if name not in device.readings and getattr(device, name, None) is None:
                     return name
         return None
+
+
+class AlertText(NamedTuple):
+    """The texts of an alert, an indented row of `alerts.txt`; ``after`` names the threshold of its duration."""
+
+    severity: Severity
+    after: str
+    clause: str
+    detail: str
+    action: str
+    shown: tuple[str, ...]
+
+
+class RuleRow(NamedTuple):
+    """A rule in `alerts.txt`, with the texts of its alerts by their ids."""
+
+    label: str
+    condition: str
+    needs: tuple[str, ...]
+    options: Mapping[str, float]
+    texts: dict[str, AlertText]
+
+
+def _rows() -> Iterator[RuleRow]:
+    """The rules, each with the texts that follow it."""
+    names: dict[str, str] = {}
+    rule: RuleRow | None = None
+    for line in table("gpumon.health.alerts", "alerts"):
+        if line.startswith("$"):
+            name, _, names[name] = line.partition(" = ")
+            continue
+        row = line
+        for name, text in names.items():
+            row = row.replace(name, text)
+        first, *cells = [cell.strip() for cell in row.split("::")]
+        if row.startswith(" "):
+            assert rule is not None
+            alert_id, severity, *after = first.split()
+            clause, detail, action, shown = (*cells, "")[:4]
+            rule.texts[alert_id] = AlertText(
+                Severity(severity), after[-1] if after else "", clause, detail, action, tuple(shown.split())
+            )
+            continue
+        if rule is not None:
+            yield rule
+        condition, needs, options = (*cells, "", "")[:3]
+        numbers = dict(option.split("=") for option in options.split())
+        rule = RuleRow(first, condition, tuple(needs.split()), {key: float(text) for key, text in numbers.items()}, {})
+    assert rule is not None
+    yield rule
+
+
+RULE_ROWS: Final = tuple(_rows())
+ALERT_TEXTS: Final[Mapping[str, AlertText]] = {name: text for row in RULE_ROWS for name, text in row.texts.items()}
+
+
+def finding_of(alert_id: str, device: Device | None, thresholds: Thresholds, **values: object) -> AlertFinding:
+    """The finding of an alert on a device, or on none, with its texts; ``values`` are named in them."""
+    text = ALERT_TEXTS[alert_id]
+    known = values if device is None else {**device.readings, "index": device.index, **values}
+    return AlertFinding(
+        alert_id,
+        text.severity,
+        text.detail.format_map(known),
+        text.action.format_map(known),
+        () if device is None else evidence_of(device, *text.shown),
+        after_seconds=getattr(thresholds, text.after) if text.after else 0.0,
+    )

@@ -2,23 +2,47 @@
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.problems import Problem
+from gpumon.core.text import safe_text
+from gpumon.core.throttle_reasons import THROTTLE_REASONS
 from gpumon.core.units import age_text
-from gpumon.health.alerts.activity import ACTIVITY_RULES
-from gpumon.health.alerts.errors import ERROR_RULES, XID_RULE, xid_plural
-from gpumon.health.alerts.jobs import JOB_HANGS, JOB_HANGS_LABEL
-from gpumon.health.alerts.links import LINK_RULES
-from gpumon.health.alerts.memory import MEMORY_RULES, OUT_OF_MEMORY
+from gpumon.health.alerts.errors import corrected_rising, row_remapping, uncorrected, xid_plural, xids
+from gpumon.health.alerts.links import degraded_link, nvlink_down, replays
+from gpumon.health.alerts.memory import idle_memory, leaks, unattributed
 from gpumon.health.alerts.model import Alert, AlertFinding, Severity, make_alert, ranges_text
-from gpumon.health.alerts.rule import DEFAULT_THRESHOLDS, AlertRule, Thresholds
-from gpumon.health.alerts.thermal import THERMAL_RULES
+from gpumon.health.alerts.rule import (
+    ALERT_TEXTS,
+    DEFAULT_THRESHOLDS,
+    RULE_ROWS,
+    AlertRule,
+    RuleCheck,
+    RuleRow,
+    Thresholds,
+    finding_of,
+)
+from gpumon.health.alerts.thermal import (
+    busy_without_sm,
+    clocks_set,
+    fault_throttling,
+    hot_memory,
+    low_clock,
+    near_slowdown,
+    power_cap,
+)
 from gpumon.health.alerts.tracking import DeviceTracker
+
+if TYPE_CHECKING:
+    from gpumon.core.ranks import HangVerdict
 
 XID_SEARCH: Final = "Look for an Xid in the kernel log (dmesg | grep -i xid)."
 _LOST_ACTION: Final = "Look for an Xid in the kernel log (dmesg | grep -i xid), then reset the GPU or reboot."
+OUT_OF_MEMORY: Final = "out_of_memory"
+"""Id of the alert about a process with a probe that ran out of memory."""
+JOB_HANGS: Final = "job_hangs"
+"""Id of the alert about a training job that hangs."""
 
 
 def host_findings(frame: Frame) -> Iterator[AlertFinding]:
@@ -28,47 +52,76 @@ def host_findings(frame: Frame) -> Iterator[AlertFinding]:
             yield AlertFinding(subject, Severity.CRITICAL, problem.reason, problem.remedy)
 
 
-def _not_responding(device: Device, _: DeviceTracker, __: Thresholds) -> Iterator[AlertFinding]:
+def not_responding(device: Device, _: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
     """A device that cannot be read."""
-    gpu = f"GPU {device.index}"
     problem = device.problems.get("state")
     reason = "The driver gives no reason." if problem is None else problem.reason
     remedy = "" if problem is None else problem.remedy
-    age_seconds = device.age_seconds or 0.0
-    if device.state is DeviceState.UNRESPONSIVE:
-        age = "It has never been read" if device.age_seconds is None else f"Its values are {age_text(age_seconds)} old"
-        detail = f"{gpu} does not respond. {age}."
-        action = XID_SEARCH if problem is None else remedy
-        yield AlertFinding("gpu_unresponsive", Severity.CRITICAL, detail, action, age_seconds=age_seconds)
-    elif device.state is DeviceState.EXCLUDED:
-        yield AlertFinding("gpu_excluded", Severity.WARNING, f"{gpu} is excluded: {reason}", remedy)
+    if device.state is DeviceState.EXCLUDED:
+        yield finding_of("gpu_excluded", device, thresholds, reason=reason, remedy=remedy)
+    elif device.state is DeviceState.UNRESPONSIVE:
+        age = "It has never been read"
+        if device.age_seconds is not None:
+            age = f"Its values are {age_text(device.age_seconds)} old"
+        finding = finding_of(
+            "gpu_unresponsive", device, thresholds, age=age, remedy=XID_SEARCH if problem is None else remedy
+        )
+        yield finding._replace(age_seconds=device.age_seconds or 0.0)
     elif device.state is DeviceState.LOST:
-        action = remedy or _LOST_ACTION
-        yield AlertFinding("gpu_lost", Severity.CRITICAL, f"{gpu} is lost: {reason}", action, age_seconds=age_seconds)
+        finding = finding_of("gpu_lost", device, thresholds, reason=reason, remedy=remedy or _LOST_ACTION)
+        yield finding._replace(age_seconds=device.age_seconds or 0.0)
 
 
-_STATE_RULE: Final = AlertRule(
-    "GPU lost, unresponsive, or excluded",
-    _not_responding,
-    {"gpu_lost": "are lost", "gpu_unresponsive": "do not respond", "gpu_excluded": "are excluded"},
-    hold_seconds=0.0,
-    clear_seconds=0.0,
-)
-_RULES_WITHOUT_READINGS: Final = (_STATE_RULE, XID_RULE)
-ALERT_RULES: Final = (
-    *_RULES_WITHOUT_READINGS,
-    *THERMAL_RULES,
-    *MEMORY_RULES,
-    *LINK_RULES,
-    *ERROR_RULES,
-    *ACTIVITY_RULES,
-)
+def oom_subject(pid: int, number: int) -> str:
+    """The subject of the alert about a process that ran out of memory, which distinguishes it from earlier ones."""
+    return f"PID {pid}" if number == 1 else f"PID {pid} #{number}"
+
+
+def oom_finding(device: Device | None, pid: int, number: int, path: str, age_seconds: float) -> AlertFinding:
+    """A process with a probe ran out of memory; ``number`` is that of the file, counted by the process."""
+    where = "" if device is None else f" on GPU {device.label}"
+    again = "" if number == 1 else " again"
+    texts = {"pid": pid, "where": where, "again": again, "file": safe_text(path)}
+    finding = finding_of(OUT_OF_MEMORY, device, DEFAULT_THRESHOLDS, **texts)
+    return finding._replace(subject=oom_subject(pid, number), age_seconds=age_seconds)
+
+
+def hang_finding(job: str, subject: str, verdict: "HangVerdict") -> AlertFinding:
+    """What is reported of a job that hangs, which ``subject`` identifies."""
+    finding = finding_of(JOB_HANGS, None, DEFAULT_THRESHOLDS, job=job, summary=verdict.summary)
+    return finding._replace(detail=safe_text(finding.detail), subject=subject, age_seconds=verdict.since_seconds or 0.0)
+
+
+_CONDITIONS: Final[dict[str, RuleCheck]] = {
+    condition.__name__: condition
+    for condition in (
+        *(not_responding, xids, fault_throttling, power_cap, clocks_set, low_clock, near_slowdown, hot_memory),
+        *(unattributed, idle_memory, leaks, degraded_link, replays, nvlink_down),
+        *(uncorrected, corrected_rising, row_remapping, busy_without_sm),
+    )
+}
+
+
+def _rule(row: RuleRow) -> AlertRule:
+    plurals = {alert_id: text.clause for alert_id, text in row.texts.items() if "{" not in text.clause}
+    if "throttled" in row.texts:
+        clause = row.texts["throttled"].clause
+        plurals |= {
+            reason.id: clause.format(fault=reason.fault) for reason in THROTTLE_REASONS.values() if reason.fault
+        }
+    own = {name: row.options[name] for name in ("hold_seconds", "clear_seconds", "busy_only") if name in row.options}
+    margins = {name: change for name, change in row.options.items() if name not in own}
+    return AlertRule(row.label, _CONDITIONS[row.condition], plurals, row.needs, margins=margins, **own)
+
+
+ALERT_RULES: Final = tuple(_rule(row) for row in RULE_ROWS if row.condition)
+_RULES_WITHOUT_READINGS: Final = tuple(rule for rule in ALERT_RULES if not rule.needs)
+_XID_LABEL: Final = next(row.label for row in RULE_ROWS if "xid" in row.texts)
 _PLURALS: Final = {alert_id: clause for rule in ALERT_RULES for alert_id, clause in rule.plurals.items()} | {
-    OUT_OF_MEMORY: "each have a process that ran out of memory"
+    OUT_OF_MEMORY: ALERT_TEXTS[OUT_OF_MEMORY].clause
 }
 RULE_LABELS: Final = {alert_id: rule.label for rule in ALERT_RULES for alert_id in rule.plurals} | {
-    OUT_OF_MEMORY: "Process ran out of memory",
-    JOB_HANGS: JOB_HANGS_LABEL,
+    alert_id: row.label for row in RULE_ROWS if not row.condition for alert_id in row.texts
 }
 """The condition of each alert of a GPU in a few words, by the id of the alert; Xids are not listed one by one."""
 
@@ -113,12 +166,8 @@ def device_findings(
 ) -> Iterator[tuple[AlertRule, AlertFinding]]:
     """What the rules find on a device.
 
-    Args:
-        device: The device.
-        tracker: What is remembered of it.
-        thresholds: What the rules compare with.
-        has_readings: Whether its readings belong to this moment; without them only rules that need none are checked.
-        standing: Labels of the rules whose alerts the device has already, for which thresholds have a margin.
+    Without readings of this moment, only rules that need none are checked. ``standing`` has the labels of rules whose
+    alerts the device has already, for which thresholds have a margin.
     """
     for rule in ALERT_RULES if has_readings else _RULES_WITHOUT_READINGS:
         limits = rule.thresholds_while_standing(thresholds) if rule.label in standing else thresholds
@@ -184,7 +233,7 @@ def plural_clause(alert_id: str) -> str | None:
 
 def rule_label(alert_id: str) -> str | None:
     """The condition of an alert in a few words; None for an alert of the host."""
-    return XID_RULE.label if xid_plural(alert_id) else RULE_LABELS.get(alert_id)
+    return _XID_LABEL if xid_plural(alert_id) else RULE_LABELS.get(alert_id)
 
 
 def skipped_rules(frame: Frame, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> Iterator[SkippedRule]:

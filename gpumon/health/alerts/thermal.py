@@ -1,4 +1,4 @@
-"""Rules for temperature, and for what lowers the clocks."""
+"""Conditions of temperature, of what lowers the clocks, and of what a GPU does while it is busy."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -8,20 +8,16 @@ from gpumon.core.model import Device
 from gpumon.core.throttle_reasons import (
     CLOCK_SETTINGS,
     POWER_CAP,
-    THROTTLE_REASONS,
     explain_low_clock,
     main_fault,
 )
-from gpumon.core.units import megahertz_text
-from gpumon.health.alerts.model import AlertFinding, Severity, evidence_of
-from gpumon.health.alerts.rule import BUSY_MARGIN, AlertRule, Thresholds
+from gpumon.core.units import megahertz_text, rate_text
+from gpumon.health.alerts.model import AlertFinding
+from gpumon.health.alerts.rule import Thresholds, finding_of
 from gpumon.health.alerts.tracking import DeviceTracker
 
-_EVIDENCE: Final = (
-    "temperature_celsius", "temperature_slowdown_celsius", "power_watts", "power_limit_watts", "clock_sm_hertz",
-    "clock_sm_max_hertz",
-)  # fmt: skip
-COOLING: Final = THROTTLE_REASONS["hw_thermal_slowdown"].fix
+_MIN_COPY_BYTES_PER_SECOND: Final = 1e9
+"""Kernels alone cause less traffic than this."""
 
 
 def is_near_slowdown(device: Device, thresholds: Thresholds) -> bool:
@@ -41,6 +37,15 @@ def is_clock_low(device: Device, thresholds: Thresholds) -> bool:
     return clock < max_clock * thresholds.clock_low_percent / 100 and not explain_low_clock(reasons)
 
 
+def has_no_sm_work(device: Device, thresholds: Thresholds) -> bool:
+    """Whether a device is busy while its streaming multiprocessors have no work, as when it only copies.
+
+    Decides the alert and the state on the overview.
+    """
+    activity = device.get("sm_activity_percent")
+    return is_busy(device, thresholds.busy_percent) and activity is not None and activity <= thresholds.sm_idle_percent
+
+
 def clock_text(device: Device) -> str:
     """The SM clock next to its maximum: ``1485 of 1980 MHz``."""
     max_clock = device.get("clock_sm_max_hertz")
@@ -48,106 +53,58 @@ def clock_text(device: Device) -> str:
     return f"{megahertz_text(device.get('clock_sm_hertz'))}{maximum} MHz"
 
 
-def _fault_throttling(device: Device, _: DeviceTracker, __: Thresholds) -> Iterator[AlertFinding]:
+def fault_throttling(device: Device, _: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
     """Clocks that heat or the power supply lowers."""
     reason = main_fault(device.throttle_reasons or ())
     if reason is not None:
-        detail = f"GPU {device.index} is throttled by {reason.fault}."
-        yield AlertFinding(reason.id, Severity.WARNING, detail, reason.fix, evidence_of(device, *_EVIDENCE))
+        finding = finding_of("throttled", device, thresholds, fault=reason.fault, fix=reason.fix)
+        yield finding._replace(id=reason.id)
 
 
-def _power_cap(device: Device, _: DeviceTracker, __: Thresholds) -> Iterator[AlertFinding]:
+def power_cap(device: Device, _: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
     """Clocks that the power limit lowers, which is normal under full load."""
-    if POWER_CAP not in (device.throttle_reasons or ()):
-        return
-    limit = device.get("power_limit_watts")
-    limit_text = "" if limit is None else f" of {limit:.0f} W"
-    detail = f"GPU {device.index} runs at its power limit{limit_text}, which is normal under full load."
-    action = "Nothing to fix. A limit below the board's default reduces performance to save power."
-    yield AlertFinding("power_cap", Severity.INFO, detail, action, evidence_of(device, *_EVIDENCE))
+    if POWER_CAP in (device.throttle_reasons or ()):
+        limit = device.get("power_limit_watts")
+        yield finding_of("power_cap", device, thresholds, limit="" if limit is None else f" of {limit:.0f} W")
 
 
-def _clocks_set(device: Device, _: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
+def clocks_set(device: Device, _: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
     """Clocks that a user has set, while the GPU is busy."""
-    if CLOCK_SETTINGS.isdisjoint(device.throttle_reasons or ()) or not is_busy(device, thresholds.busy_percent):
-        return
-    detail = f"GPU {device.index} runs at user-set clocks: SM clock {clock_text(device)}."
-    action = "To reset the clocks to their defaults: sudo nvidia-smi -rac and sudo nvidia-smi -rgc."
-    evidence = evidence_of(device, *_EVIDENCE)
-    yield AlertFinding("clocks_set", Severity.INFO, detail, action, evidence, "", thresholds.sustained_seconds)
+    is_set = not CLOCK_SETTINGS.isdisjoint(device.throttle_reasons or ())
+    if is_set and is_busy(device, thresholds.busy_percent):
+        yield finding_of("clocks_set", device, thresholds, clock=clock_text(device))
 
 
-def _low_clock(device: Device, _: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
+def low_clock(device: Device, _: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
     """A low clock under load for which the driver reports no reason."""
     if is_clock_low(device, thresholds):
-        detail = (
-            f"GPU {device.index} is busy at a low SM clock, {clock_text(device)}, and the driver reports no reason."
-        )
-        action = "Check whether the clocks are locked (nvidia-smi -q -d CLOCK). If not, reset the GPU when it is idle."
-        evidence = evidence_of(device, "utilization_gpu_percent", "performance_state", *_EVIDENCE)
-        yield AlertFinding("clock_low", Severity.WARNING, detail, action, evidence, "", thresholds.sustained_seconds)
+        yield finding_of("clock_low", device, thresholds, clock=clock_text(device))
 
 
-def _near_slowdown(device: Device, _: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
+def near_slowdown(device: Device, _: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
     """A core temperature near or above the slowdown temperature."""
     if is_near_slowdown(device, thresholds):
-        temperature, slowdown = device.get("temperature_celsius"), device.get("temperature_slowdown_celsius")
-        detail = f"GPU {device.index} is at {temperature:.0f} °C. Its slowdown temperature is {slowdown:.0f} °C."
-        evidence = evidence_of(device, *_EVIDENCE, "fan_percent")
-        yield AlertFinding("temperature_high", Severity.WARNING, detail, COOLING, evidence)
+        yield finding_of("temperature_high", device, thresholds)
 
 
-def _hot_memory(device: Device, _: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
+def hot_memory(device: Device, _: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
     """Hot device memory."""
-    temperature = device.get("temperature_memory_celsius")
-    if temperature is None or temperature < thresholds.temperature_memory_celsius:
-        return
-    detail = (
-        f"The memory of GPU {device.index} is at {temperature:.0f} °C. The GPU lowers its clocks if it gets hotter."
-    )
-    evidence = evidence_of(device, "temperature_memory_celsius", *_EVIDENCE, "fan_percent")
-    yield AlertFinding("temperature_memory_high", Severity.WARNING, detail, COOLING, evidence)
+    if (device.get("temperature_memory_celsius") or 0.0) >= thresholds.temperature_memory_celsius:
+        yield finding_of("temperature_memory_high", device, thresholds)
 
 
-THERMAL_RULES: Final = (
-    AlertRule(
-        "Throttled by heat or power supply",
-        _fault_throttling,
-        {reason.id: f"are throttled by {reason.fault}" for reason in THROTTLE_REASONS.values() if reason.fault},
-        ("throttle_reasons",),
-    ),
-    AlertRule(
-        "At the power limit",
-        _power_cap,
-        {"power_cap": "run at their power limit, which is normal under full load"},
-        ("throttle_reasons",),
-    ),
-    AlertRule(
-        "User-set clocks",
-        _clocks_set,
-        {"clocks_set": "run at user-set clocks"},
-        ("utilization_gpu_percent", "throttle_reasons"),
-        margins=BUSY_MARGIN,
-    ),
-    AlertRule(
-        "Low clock under load",
-        _low_clock,
-        {"clock_low": "are busy at a low SM clock, and the driver reports no reason"},
-        ("utilization_gpu_percent", "throttle_reasons", "clock_sm_hertz", "clock_sm_max_hertz"),
-        margins={**BUSY_MARGIN, "clock_low_percent": 5.0},
-    ),
-    AlertRule(
-        "Near the slowdown temperature",
-        _near_slowdown,
-        {"temperature_high": "are near their slowdown temperature, or above it"},
-        ("temperature_celsius", "temperature_slowdown_celsius"),
-        margins={"temperature_margin_celsius": 2.0},
-    ),
-    AlertRule(
-        "Memory temperature",
-        _hot_memory,
-        {"temperature_memory_high": "have hot memory"},
-        ("temperature_memory_celsius",),
-        margins={"temperature_memory_celsius": -2.0},
-    ),
-)
+def busy_without_sm(device: Device, _: DeviceTracker, thresholds: Thresholds) -> Iterator[AlertFinding]:
+    """Utilization without SM work: copies count as utilization too."""
+    if has_no_sm_work(device, thresholds):
+        traffic = _traffic_text(device)
+        reason = f"It copies over {traffic}." if traffic else "It copies, or a kernel is stuck or far too small."
+        yield finding_of("busy_without_sm", device, thresholds, reason=reason)
+
+
+def _traffic_text(device: Device) -> str:
+    """The link that carries the copies and its rate; empty where no traffic is seen or none is read."""
+    for name in ("PCIe", "NVLink"):
+        rate = sum(device.get(f"{name.lower()}_{way}_bytes_per_second") or 0.0 for way in ("transmit", "receive"))
+        if rate >= _MIN_COPY_BYTES_PER_SECOND:
+            return f"{name} at {rate_text(rate)}"
+    return ""

@@ -33,10 +33,6 @@ _MAX_GIVEN_BACK: Final = 0.05
 class RisingCounter:
     """A counter that only rises, until the driver is loaded again.
 
-    Args:
-        seconds: Monotonic seconds of the first reading.
-        value: The first reading.
-
     Attributes:
         rest_seconds: When the counter was last at rest.
         rest_value: Its value then.
@@ -106,12 +102,7 @@ class MemoryTrend:
             self._points.append((seconds, memory_bytes))
 
     def growth(self, min_seconds: float, min_bytes: float) -> Growth | None:
-        """The growth, if every part of the time has its share and hardly anything is given back; else None.
-
-        Args:
-            min_seconds: Shortest time that shows a growth.
-            min_bytes: Smallest growth that counts.
-        """
+        """The growth, if every part of the time has its share and hardly anything is given back; else None."""
         points = self._points
         if len(points) < 2 * _PARTS:
             return None

@@ -165,13 +165,7 @@ _MAX_PINS: Final = 3
 
 
 def package_conflicts(installed: Installed, pins: Pins, cuda: str | None) -> Iterator[str]:
-    """Packages that do not fit together, one sentence each.
-
-    Args:
-        installed: The installed packages.
-        pins: The exact versions that packages require.
-        cuda: The CUDA version that torch was built with, such as ``12.8``.
-    """
+    """Packages that do not fit together, one sentence each."""
     versions: dict[str, set[str]] = defaultdict(set)
     for name, version in installed:
         versions[_canonical(name)].add(version)

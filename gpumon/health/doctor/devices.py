@@ -10,8 +10,8 @@ from gpumon.core.units import bytes_text, counted, times_text
 from gpumon.core.xids import xid_text
 from gpumon.health.alerts import Severity, Thresholds, is_link_degraded
 from gpumon.health.alerts.errors import xid_action, xid_severity
-from gpumon.health.alerts.links import LINK_FIX, link_text
-from gpumon.health.alerts.memory import UNATTRIBUTED_FIX
+from gpumon.health.alerts.links import link_text
+from gpumon.health.alerts.rule import ALERT_TEXTS
 from gpumon.health.alerts.rules import XID_SEARCH
 from gpumon.health.alerts.thermal import clock_text, is_clock_low
 from gpumon.health.checks import CheckResult, fail, ok, skip, warn
@@ -24,6 +24,8 @@ _RESET: Final = "Stop the jobs on the GPU and reset it (sudo nvidia-smi --gpu-re
 _REPLACE: Final = "Take the GPU out of service and have the board replaced."
 _RESET_CLOCKS: Final = "To reset the clocks to their defaults: sudo nvidia-smi -rgc and sudo nvidia-smi -rac."
 _DEFAULT_MODE: Final = "To allow all processes again: sudo nvidia-smi -c DEFAULT."
+_HOLDER_FIX: Final = ALERT_TEXTS["memory_unattributed"].action
+_SLOT_FIX: Final = ALERT_TEXTS["pcie_degraded"].action
 _NOT_REPORTED: Final = "The GPUs or their driver do not report this."
 
 
@@ -104,7 +106,7 @@ def pcie(gpus: Gpus) -> CheckResult:
             f"{link_text(device, is_maximum=True)}"
             for device in degraded
         ]
-        return warn(f"{'; '.join(links)}.", LINK_FIX)
+        return warn(f"{'; '.join(links)}.", _SLOT_FIX)
     if not busy:
         return skip(
             "No GPU is busy, and an idle link saves power. Check again under load, such as gpumon run transfer."
@@ -200,7 +202,9 @@ def unattributed_memory(gpus: Gpus) -> CheckResult:
         amounts = ", ".join(
             f"{bytes_text(device.get('memory_unattributed_bytes'))} on {gpus_text([device])}" for device in held
         )
-        return warn(f"Unattributed memory, which no visible process owns: {amounts}.", UNATTRIBUTED_FIX)
+        return warn(
+            f"Unattributed memory, which no visible process owns: {amounts}.", ALERT_TEXTS["memory_unattributed"].action
+        )
     known = [device for device in gpus.devices if device.get("memory_unattributed_bytes") is not None]
     return ok(f"none ({gpus_text(known)})") if known else skip(_NOT_REPORTED)
 

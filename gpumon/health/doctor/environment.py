@@ -1,6 +1,9 @@
 """Checks of environment variables that change what CUDA, NCCL, and PyTorch do."""
 
 import re
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from math import nan
 from typing import Final, NamedTuple
 
 from gpumon.core.model import Frame
@@ -9,9 +12,64 @@ from gpumon.core.text import safe_text
 from gpumon.core.text_table import table
 from gpumon.core.units import counted
 from gpumon.health.checks import CheckResult, fail, ok, skip, warn
-from gpumon.health.doctor import allocator
 from gpumon.health.doctor.check import DoctorCheck, joined
 from gpumon.health.doctor.facts import Environment
+
+_ALLOCATOR_VARIABLES: Final = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+"""The first has precedence if both are set."""
+_PAIR: Final = re.compile(r"([^:,\[\]]*):(\[[^\]]*\]|[^,]*)(?:,|$)")
+_OPTION: Final = re.compile(r"[\w>]+:(\w+)", re.ASCII)
+
+
+def _is_power_of_two(value: str) -> bool:
+    parts = [value]
+    is_list = value.startswith("[")
+    if is_list:
+        matches = [_OPTION.fullmatch(part) for part in value[1:-1].split(",")]
+        parts = [match[1] if match else "" for match in matches]
+    min_bits = 0 if is_list else 1  # in a list, 0 leaves sizes unchanged
+    return all(part.isdecimal() and min_bits <= int(part).bit_count() <= 1 for part in parts)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return nan
+
+
+_VALID: Final[dict[str, Callable[[str], bool]]] = {
+    "boolean": lambda value: value in {"True", "False"},
+    "whole": str.isdecimal,
+    "split": lambda value: value.isdecimal() and int(value) >= 20,
+    "inner_share": lambda value: 0 < _number(value) < 1,
+    "share": lambda value: 0 <= _number(value) <= 1,
+    "backend": lambda value: value in {"native", "cudaMallocAsync"},
+    "power_of_two": _is_power_of_two,
+    "handle": lambda value: value in {"posix_fd", "fabric"},
+}
+"""What a value of each kind in `allocator.txt` is."""
+
+
+def allocator_faults(configuration: str) -> Iterator[str]:
+    """What is wrong with a configuration of PyTorch's allocator, parsed as torch does, one sentence per fault."""
+    rows = [row.split(" | ") for row in table("gpumon.health.doctor", "allocator")]
+    keys = {key: (kind, must_be) for kind, must_be, names in rows for key in names.split()}
+    text = "".join(configuration.split())  # torch ignores all white space, too
+    position = 0
+    while position < len(text):
+        pair = _PAIR.match(text, position)
+        if pair is None:
+            yield f"{safe_text(text[position:], 40)!r} is not a key:value pair."
+            return
+        position = pair.end()
+        key, value = pair[1], pair[2]
+        if key not in keys:
+            similar = get_close_matches(key, keys, n=1)
+            yield f"There is no key {safe_text(key, 40)!r}{f'; did you mean {similar[0]}?' if similar else '.'}"
+        elif not _VALID[keys[key][0]](value):
+            yield f"{key}:{safe_text(value, 40)}: {keys[key][1]}."
+
 
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 MAX_VALUE: Final = 60
@@ -85,11 +143,11 @@ def nccl(environment: Environment) -> CheckResult:
 
 def allocator_settings(environment: Environment) -> CheckResult:
     """The configuration of PyTorch's allocator is valid."""
-    given = {name: environment.variables[name] for name in allocator.VARIABLES if environment.get(name)}
-    faults = [f"{name}: {fault}" for name, value in given.items() for fault in allocator.faults(value)]
+    given = {name: environment.variables[name] for name in _ALLOCATOR_VARIABLES if environment.get(name)}
+    faults = [f"{name}: {fault}" for name, value in given.items() for fault in allocator_faults(value)]
     if faults:
         return fail(joined(faults), "Write key:value pairs separated by commas; torch stops at the first invalid one.")
-    if len(given) == len(allocator.VARIABLES) and len(set(given.values())) > 1:
+    if len(given) == len(_ALLOCATOR_VARIABLES) and len(set(given.values())) > 1:
         return warn(
             "Both variables are set to different values: PYTORCH_ALLOC_CONF has precedence.",
             "Unset PYTORCH_CUDA_ALLOC_CONF.",

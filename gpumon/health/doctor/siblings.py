@@ -9,13 +9,10 @@ from typing import Final
 from gpumon.core.model import Device
 from gpumon.core.units import bytes_text, counted
 from gpumon.core.workload_metrics import Better, Measurement
-from gpumon.health.alerts.links import LINK_FIX
+from gpumon.health.alerts.rule import ALERT_TEXTS
 from gpumon.health.checks import CheckResult, fail, ok, skip, warn
 from gpumon.health.doctor.check import DoctorCheck, Gpus, gpus_text, joined
 
-_NVLINK_FIX: Final = (
-    "Check nvidia-smi nvlink -s and, with NVSwitch, the fabric manager's log. Then reset the GPU or reboot."
-)
 _SETTINGS_FIX: Final = "Compare the settings with nvidia-smi -q, and give all GPUs the same ones."
 _MIN_SHARE: Final = 0.9
 """Healthy GPUs of one product differ by a few percent in a short run."""
@@ -37,9 +34,9 @@ def _switch(attribute: str) -> Callable[[Device], Value | None]:
 
 
 _COMPARED: Final[tuple[tuple[str, Callable[[Device], Value | None], Callable[[Value], str], str], ...]] = (
-    ("NVLink links up", _reading("nvlink_links_count"), "{:.0f}".format, _NVLINK_FIX),
-    ("PCIe lanes", _reading("pcie_width"), "x{:.0f}".format, LINK_FIX),
-    ("highest PCIe generation", _reading("pcie_generation_max"), "{:.0f}".format, LINK_FIX),
+    ("NVLink links up", _reading("nvlink_links_count"), "{:.0f}".format, ALERT_TEXTS["nvlink_down"].action),
+    ("PCIe lanes", _reading("pcie_width"), "x{:.0f}".format, ALERT_TEXTS["pcie_degraded"].action),
+    ("highest PCIe generation", _reading("pcie_generation_max"), "{:.0f}".format, ALERT_TEXTS["pcie_degraded"].action),
     ("power limit", _reading("power_limit_watts"), "{:.0f} W".format, _SETTINGS_FIX),
     ("memory", _reading("memory_total_bytes"), lambda value: bytes_text(float(value)), _SETTINGS_FIX),
     ("ECC", _switch("ecc_mode"), str, _SETTINGS_FIX),
@@ -71,30 +68,34 @@ def alike(gpus: Gpus) -> CheckResult:
     return ok(f"{counted(sum(map(len, groups)), 'GPU')} have the same links, limits and modes")
 
 
-def performance(results: Mapping[int, Sequence[Measurement]], failures: Sequence[str]) -> CheckResult:
+def performance(
+    results: Mapping[str, Sequence[Measurement]], failures: Sequence[str], warnings: Sequence[str] = ()
+) -> CheckResult:
     """A workload is right on every GPU, and no GPU is much slower than the median.
 
     Args:
-        results: What the workload measured, by index of the GPU.
+        results: What the workload measured, by name of the GPU.
         failures: Sentences about the runs that failed.
+        warnings: Sentences about GPUs that were right, but throttled or slow.
     """
     if failures:
         return fail(joined(failures), "Check for an Xid (dmesg | grep -i xid), then reset the GPU or reboot.")
-    slow = []
-    by_key: dict[tuple[str, str], dict[int, Measurement]] = {}
-    for index, measurements in results.items():
+    slow = [*warnings]
+    by_key: dict[tuple[str, str], dict[str, Measurement]] = {}
+    for name, measurements in results.items():
         for item in measurements:
             if item.metric.better is Better.HIGHER:
-                by_key.setdefault(item.key, {})[index] = item
+                by_key.setdefault(item.key, {})[name] = item
     for group in by_key.values():
         middle = median(item.value for item in group.values())
-        for index, item in group.items():
+        for name, item in group.items():
             if item.value < _MIN_SHARE * middle:
                 where = f" ({item.case})" if item.case else ""
-                slow.append(f"GPU {index} has {item.value / middle:.0%} of the median {item.metric.label}{where}.")
+                slow.append(f"{name} has {item.value / middle:.0%} of the median {item.metric.label}{where}.")
     if slow:
         return warn(joined(slow), "Look at its temperature, clocks and links while it works: gpumon status --gpu N.")
-    return ok(f"right on {counted(len(results), 'GPU')}, none below {_MIN_SHARE:.0%} of the median")
+    alike = f", none below {_MIN_SHARE:.0%} of the median" if len(results) > 1 else ""
+    return ok(f"right on {', '.join(results)}{alike}")
 
 
 def _products(devices: Sequence[Device]) -> list[list[Device]]:

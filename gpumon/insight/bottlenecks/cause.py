@@ -7,6 +7,7 @@ from typing import Final
 from gpumon.core.step_classes import GPU_CLASSES, GPU_WORK
 from gpumon.core.units import short_time_text
 from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence, StepShare
+from gpumon.insight.bottlenecks.try_line import try_line
 from gpumon.traces.model import MAX_WORK
 from gpumon.traces.what_if import LEAST
 
@@ -30,24 +31,26 @@ class Finding:
     Attributes:
         seconds: What it costs per step on average.
         text: What was measured, as a clause without a full stop.
-        experiment: What would prove it, in a sentence.
         line: The line of the program; empty if unknown.
+        experiment: What would prove it, in a sentence, where that differs from the experiment of the cause.
         bound_seconds: The shortest possible median step without it; None: the median step without ``seconds``.
         base_seconds: The step that the cost is a part of; None: the median step, or the mean step if only some steps
             have the cost.
+        value: The value that the experiment sets, for `gpumon.insight.bottlenecks.try_line`; empty if it sets none.
     """
 
     seconds: float
     text: str
-    experiment: str
     line: str = NO_LINE
+    experiment: str = ""
     bound_seconds: float | None = None
     base_seconds: float | None = None
+    value: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CauseRule:
-    """A cause that is looked for.
+    """A cause that is looked for, a row of `causes/causes.txt`.
 
     Attributes:
         kind: Its name, such as ``few_workers``; part of the JSON document.
@@ -58,6 +61,7 @@ class CauseRule:
         change: Without the cause, the longest path of a trace is that with this change of `gpumon.traces.what_if`;
             empty if the median step without its time is the prediction.
         is_removable: Whether a cure removes its time; otherwise the prediction is only a limit.
+        experiment: What would prove it, in a sentence.
     """
 
     kind: str
@@ -65,8 +69,9 @@ class CauseRule:
     class_name: str
     min_share: float
     find: Callable[[SlownessEvidence], Finding | None]
-    change: str = ""
-    is_removable: bool = True
+    change: str
+    is_removable: bool
+    experiment: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,7 @@ class Bottleneck:
         evidence: What was measured, in a sentence.
         line: The line of the program; empty if unknown.
         experiment: What would prove it, in a sentence.
+        try_line: The experiment as a command line; empty if no command expresses it.
     """
 
     name: str
@@ -98,6 +104,7 @@ class Bottleneck:
     evidence: str
     line: str
     experiment: str
+    try_line: str = ""
 
     @property
     def bound_text(self) -> str:
@@ -156,18 +163,13 @@ def judged(rule: CauseRule, evidence: SlownessEvidence) -> Bottleneck | None:
         base,
         text,
         finding.line,
-        finding.experiment,
+        finding.experiment or rule.experiment,
+        try_line(rule.kind, finding.value, evidence.start, evidence.host.settings),
     )
 
 
 def _predicted(rule: CauseRule, evidence: SlownessEvidence, bound: float) -> tuple[float, tuple[float, float] | None]:
-    """How long a step takes without a cause, and its range; without one, the first is the least that can be said.
-
-    Args:
-        rule: The cause.
-        evidence: What was measured.
-        bound: The median step without the time of the cause.
-    """
+    """How long a step takes without a cause, and its range; without one, the first is the least that can be said."""
     step = evidence.account.step_seconds
     without = {} if evidence.trace is None or not rule.change else evidence.trace.without
     least = without.get(rule.change, bound)

@@ -43,15 +43,7 @@ _MAX_TOP: Final = 5
 def with_waits(
     account: StepAccount, observation: StepObservation, host: HostEvidence, world_size: int | None, *, has_gpu: bool
 ) -> StepAccount:
-    """The account with the time in which the main thread was ready and did not run.
-
-    Args:
-        account: What the main thread does.
-        observation: Its CPU time.
-        host: Its waits for a core.
-        world_size: Number of ranks of the job, or None.
-        has_gpu: Whether the program has tensors on a GPU.
-    """
+    """The account with the time in which the main thread was ready and did not run."""
     step = account.step_seconds
     computing = [share.name for share in account.shares if _is_computing(share)]
     queued = host.main_run_queue_share or 0.0
@@ -74,12 +66,7 @@ def with_waits(
 
 
 def _with_long_waits(account: StepAccount, queued: float) -> StepAccount:
-    """The account with the waits for a core that make some steps longer than the median one.
-
-    Args:
-        account: The account of the median step.
-        queued: Part of the whole time in which the main thread waited for a core.
-    """
+    """The account with the waits for a core that make some steps longer than the median one."""
     waiting = account.share_of(CORE_WAIT)
     excess = account.mean_seconds - account.step_seconds - sum(share.pause_seconds for share in account.shares)
     pause = min(queued * account.mean_seconds - waiting.seconds, excess)
@@ -95,10 +82,6 @@ def with_gpu(account: StepAccount, gpu: GpuEvidence) -> StepAccount:
     What the main thread does while kernels run costs nothing. The samples do not show when that was, so what the main
     thread does other than launching counts first, and the time of the GPU's work is taken from launches and from waits
     for the GPU.
-
-    Args:
-        account: What the main thread does.
-        gpu: The GPU; without utilization, the account stays as it is.
     """
     if gpu.utilization_share is None:
         return account
@@ -138,12 +121,7 @@ def moved(
 ) -> StepAccount:
     """The account with time taken from classes in proportion to their times.
 
-    Args:
-        account: The account.
-        names: The classes to take it from.
-        target: The class that receives it.
-        seconds: How much; at most what they have.
-        parts: What the receiving class consists of.
+    It is at most the time that they have; ``parts`` are added to the class that receives it.
     """
     available = sum(share.seconds for share in account.shares if share.name in names)
     seconds = min(seconds, available)

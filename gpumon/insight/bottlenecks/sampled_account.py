@@ -54,10 +54,7 @@ class _Class:
 def sampled_account(observation: StepObservation, source_of: SourceOf, *, has_gpu: bool) -> StepAccount:
     """The account of the median step, as the main thread spends it; the times add up to it exactly.
 
-    Args:
-        observation: What the probe has seen. Without any step, as from outside, the account is one of a second.
-        source_of: Reads a source line.
-        has_gpu: Whether the program has tensors on a GPU.
+    Without any step, as from outside, it is the account of a second.
     """
     steps = observation.steps
     median_seconds = median(step.seconds for step in steps) if steps else 1.0

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gpumon.insight.bottlenecks.try_line import StartCommand
+
 
 @dataclass(frozen=True, slots=True)
 class StepPart:
@@ -93,9 +95,7 @@ class HostEvidence:
         host_cpu_cores: Cores that all processes of the host used.
         process_cpu_cores: Cores that the process and its children used.
         main_run_queue_share: Part of the time in which the main thread was ready to run and no core was free.
-        thread_run_queue_share: The same for the busiest other thread of the process.
         busy_threads_count: Threads of the process that used at least a tenth of a core, without the main thread.
-        threads_count: Threads of the process.
         quota_throttled_share: Part of the time in which the CPU quota of the cgroup stopped its threads.
         disk_wait_share: Part of the moments in which the main thread was in uninterruptible sleep (D).
         major_faults_count: Pages of the process that had to be read from disk.
@@ -114,9 +114,7 @@ class HostEvidence:
     host_cpu_cores: float | None = None
     process_cpu_cores: float | None = None
     main_run_queue_share: float | None = None
-    thread_run_queue_share: float | None = None
     busy_threads_count: int | None = None
-    threads_count: int | None = None
     quota_throttled_share: float | None = None
     disk_wait_share: float | None = None
     major_faults_count: int | None = None
@@ -141,7 +139,6 @@ class GpuEvidence:
         tensor_share: Part of the time in which tensor cores were active.
         dram_share: Part of the memory bandwidth in use.
         fp32_share: Part of the time in which the FP32 pipes were active.
-        fp16_share: The same of the FP16 pipes.
         pcie_bytes_per_second: Data over PCIe in both directions.
         power_watts: Power.
         power_limit_watts: Power limit.
@@ -161,7 +158,6 @@ class GpuEvidence:
     tensor_share: float | None = None
     dram_share: float | None = None
     fp32_share: float | None = None
-    fp16_share: float | None = None
     pcie_bytes_per_second: float | None = None
     power_watts: float | None = None
     power_limit_watts: float | None = None
@@ -202,7 +198,6 @@ class TraceEvidence:
         sent_bytes: What of it went to the GPU.
         sent_count: Number of these copies.
         free_seconds: Time in cudaFree and cudaMalloc.
-        simt_share: Part of the step in matrix products without tensor cores.
         tf32_share: Part of the step in matrix products in TF32.
         elementwise_seconds: Time of the largest elementwise kernels and copies within the GPU.
         queued_seconds: Time in which the GPU does nothing for a moment between two kernels that were queued already.
@@ -219,7 +214,6 @@ class TraceEvidence:
     sent_bytes: int = 0
     sent_count: int = 0
     free_seconds: float = 0.0
-    simt_share: float = 0.0
     tf32_share: float = 0.0
     elementwise_seconds: float = 0.0
     queued_seconds: float = 0.0
@@ -257,6 +251,7 @@ class SlownessEvidence:
         torch_version: PyTorch's version, or None.
         thread_account: The account of the main thread alone, whatever the GPU does; None if it is the same.
         straggler: The rank that the others wait for; None if there is none, or other ranks were not observed.
+        start: How the training run was started; None if unknown.
         hints: Settings that the source of the program contains, such as ``find_unused_parameters``, with their lines.
     """
 
@@ -269,4 +264,5 @@ class SlownessEvidence:
     torch_version: str | None = None
     thread_account: StepAccount | None = None
     straggler: Straggler | None = None
+    start: StartCommand | None = None
     hints: Mapping[str, str] = field(default_factory=dict)

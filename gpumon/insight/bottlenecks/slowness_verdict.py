@@ -99,11 +99,7 @@ def judge_run(evidence: SlownessEvidence) -> SlownessVerdict:
 
 
 def judge_traces(traces: Sequence[Trace]) -> tuple[SlownessVerdict, ...]:
-    """The verdict on the median step of each recorded trace; undecided if a trace does not suffice for one.
-
-    Args:
-        traces: One trace, or those of the ranks of one job.
-    """
+    """The verdict on the median step of each recorded trace; undecided if a trace does not suffice for one."""
     usable = [traced_evidence(trace) for trace in traces if not trace.problems]
     are_ranks = len({evidence.rank for evidence in usable}) == len(usable)
     straggler = find_straggler(usable) if are_ranks else None

@@ -54,9 +54,7 @@ _ORDER: Final = (TENSOR, SIMT, MEMORY, OTHER_COMPUTE, COMMUNICATION, COPIES, *SA
 def traced_evidence(trace: Trace, observed: SlownessEvidence | None = None) -> SlownessEvidence:
     """The evidence of a trace.
 
-    Args:
-        trace: The trace, which has kernels and no problems.
-        observed: What was observed of the process meanwhile; None for the trace alone.
+    ``observed`` is what was observed of the process meanwhile; None for the trace alone.
     """
     if observed is None:
         mean = fmean(step.end_ns - step.begin_ns for step in trace.steps) / _NANOSECONDS
@@ -78,11 +76,7 @@ def traced_account(sampled: StepAccount, trace: Trace, thread: StepAccount) -> S
     Recording makes each launch longer, so what the median step of the trace takes longer than the observed one is taken
     from its host-bound time, and the rest is scaled to the duration of the latter. What the samples know of the time in
     which the GPU waits for the host is taken from that time.
-
-    Args:
-        sampled: The account of the samples.
-        trace: The trace, which has kernels.
-        thread: The account of the main thread alone, which has the lines.
+    ``thread`` is the account of the main thread alone, which has the lines.
     """
     granted = _longer_than_traced(sampled, trace)
     scale, host_scale = _scales(trace, sampled.step_seconds - sum(granted.values()))
@@ -163,13 +157,7 @@ def _steps_without(trace: Trace, step_seconds: float, granted: Mapping[str, floa
 
 
 def _trace_evidence(trace: Trace, step_seconds: float, granted: Mapping[str, float]) -> TraceEvidence:
-    """What a trace shows in addition to its account, scaled to the median step that was observed.
-
-    Args:
-        trace: The trace.
-        step_seconds: Duration of that step.
-        granted: What of it is not in the traced step, by class.
-    """
+    """What a trace shows in addition to its account, scaled to the median step that was observed."""
     scales = _scales(trace, step_seconds)
     copies = trace.class_time(COPIES).top
     sent = [part for part in copies if "HtoD" in part.name]
@@ -185,7 +173,6 @@ def _trace_evidence(trace: Trace, step_seconds: float, granted: Mapping[str, flo
         sent_bytes=sum(part.size_bytes or 0 for part in sent),
         sent_count=sum(part.count for part in sent),
         free_seconds=scales.device * sum(part.time_ns for part in waits if part.name.startswith(_FREEING)),
-        simt_share=trace.class_time(SIMT).time_ns / step,
         tf32_share=sum(part.time_ns for part in tensor if "tf32" in part.name.lower()) / step,
         elementwise_seconds=scales.device
         * sum(part.time_ns for part in trace.class_time(MEMORY).top if is_elementwise(part.name)),

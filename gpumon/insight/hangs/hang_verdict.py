@@ -6,12 +6,14 @@ from dataclasses import replace
 from math import isfinite
 from typing import Final
 
+from gpumon.core.device_use import BUSY_PERCENT
 from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
 from gpumon.core.units import duration_text, short_time_text
 from gpumon.insight.hangs.standing import (
     Standing,
     description,
     frame_of,
+    is_serving,
     is_waiting_for_data,
     is_working,
     kind_of,
@@ -120,13 +122,15 @@ def _blocked_by(rank: RankEvidence, waits: Sequence[Wait], since: float, limit: 
     label = min(waits, key=lambda wait: (len(wait.absent), wait.rank)).label
     waiting = tuple(sorted({wait.rank for wait in waits}))
     idle = since if rank.worked_monotonic is None else min(since, now - rank.worked_monotonic)
-    is_hang = idle >= (BUSY_FACTOR * limit if standing is Standing.COMPUTES else limit)
+    is_hang = idle >= (BUSY_FACTOR * limit if standing is Standing.COMPUTES else limit) and not is_serving(rank)
     clauses = f"{description(rank)}{_during(since)}; {_ranks_wait(waiting)}"
     if standing is Standing.ENDED:
         clauses = f"{description(rank)}; {_ranks_wait(waiting)}{_during(since)}"
-    note = " It works." if idle < since and not is_hang else ""
+    note = " A server without requests waits likewise." if is_serving(rank) else ""
+    note = " It works." if idle < since and not is_hang else note
     summary = f"Rank {rank.rank} has not entered {label}: {clauses}.{note}"
     kind = kind_of(standing) if is_hang or standing is Standing.WAITS_FOR_DATA else HangKind.SLOW
+    kind = HangKind.UNDECIDED if is_serving(rank) else kind
     return HangVerdict(kind, is_hang, summary, rank.rank, label, line_of(rank), waiting_ranks=waiting)
 
 
@@ -189,7 +193,10 @@ def _without_reason(waits: Sequence[Wait], running: Sequence[RankEvidence], sinc
 
 
 def _without_stacks(running: Sequence[RankEvidence], since: float, limit: float) -> HangVerdict | None:
-    """The verdict by the system calls of the main threads alone: one rank does not wait as the others do; else None."""
+    """The verdict by the system calls of the main threads: one rank does not wait as the others do; else None.
+
+    A futex is no evidence of a collective, for an idle server waits likewise: NCCL's counts are, and kernels that spin.
+    """
     if any(rank.stack or rank.recording for rank in running):
         return None
     waiting = tuple(rank.rank for rank in running if standing_of(rank) is Standing.WAITS_FOR_LOCK)
@@ -198,12 +205,17 @@ def _without_stacks(running: Sequence[RankEvidence], since: float, limit: float)
         return None
     rank = others[0]
     standing = standing_of(rank)
-    is_hang = since >= (BUSY_FACTOR * limit if standing is Standing.COMPUTES else limit) and not is_working(rank)
+    has_collective = any(rank.ras_counts for rank in running) or all(
+        (rank.gpu.utilization_percent or 0.0) >= BUSY_PERCENT for rank in running if rank.rank in waiting
+    )
+    is_late = since >= (BUSY_FACTOR * limit if standing is Standing.COMPUTES else limit) and not is_working(rank)
+    is_hang = is_late and has_collective and not is_serving(rank)
     summary = (
         f"Rank {rank.rank} does not wait as the others do: {description(rank)}{_during(since)}; "
-        f"{_ranks_wait(waiting)} in a futex, probably in a collective."
+        f"{_ranks_wait(waiting)} in a futex, "
+        f"{'probably' if has_collective else 'which does not show whether they are'} in a collective."
     )
-    kind = kind_of(standing) if is_hang else HangKind.SLOW
+    kind = kind_of(standing) if is_hang else HangKind.UNDECIDED if is_late else HangKind.SLOW
     return HangVerdict(kind, is_hang, summary, rank.rank, waiting_ranks=waiting)
 
 
@@ -250,9 +262,7 @@ def _rank_list(ranks: Iterable[int]) -> str:
 def _sentences(ranks: Sequence[RankEvidence], first: int | None = None) -> tuple[str, ...]:
     """One sentence for each rank, with what each source says of it.
 
-    Args:
-        ranks: The ranks.
-        first: The rank that is the reason, which comes first; None for none.
+    ``first`` is the rank that is the reason, which comes first; None for none.
     """
     ordered = sorted(ranks, key=lambda rank: (rank.rank != first, rank.rank))
     return tuple(_sentence(rank) for rank in ordered[:_MAX_SENTENCES])

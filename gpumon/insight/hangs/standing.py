@@ -9,8 +9,7 @@ from gpumon.core.stacks import StackFrame
 from gpumon.core.step_classes import COMPILATION, DATA
 from gpumon.core.units import signal_name
 from gpumon.stacks.classify import class_within, collective_function, is_in
-from gpumon.stacks.places import line_text, program_frame
-from gpumon.stacks.tables import LOCK_MODULES, POLLING_MODULES
+from gpumon.stacks.tables import LOCK_MODULES, POLLING_MODULES, SERVER_MODULES, line_text, program_frame
 
 _MIN_BUSY_SHARE: Final = 0.3
 _MIN_WORKING_SHARE: Final = 0.05
@@ -47,25 +46,20 @@ _KINDS: Final = {
 }
 _SLEEPING: Final = frozenset({"nanosleep", "clock_nanosleep"})
 _BLOCKING: Final = {
-    "read": "reads from",
-    "readv": "reads from",
-    "pread64": "reads from",
-    "write": "writes to",
-    "writev": "writes to",
-    "recvfrom": "receives from",
-    "recvmsg": "receives from",
-    "sendto": "sends to",
-    "sendmsg": "sends to",
-    "accept": "waits for a connection to",
-    "accept4": "waits for a connection to",
-    "connect": "connects to",
-    "flock": "waits for the lock on",
-    "fcntl": "waits for the lock on",
-    "fsync": "flushes",
-    "fdatasync": "flushes",
-    "openat": "opens",
-    "wait4": "waits for a child process",
-    "waitid": "waits for a child process",
+    call: verb
+    for verb, calls in (
+        ("reads from", "read readv pread64"),
+        ("writes to", "write writev"),
+        ("receives from", "recvfrom recvmsg"),
+        ("sends to", "sendto sendmsg"),
+        ("waits for a connection to", "accept accept4"),
+        ("connects to", "connect"),
+        ("waits for the lock on", "flock fcntl"),
+        ("flushes", "fsync fdatasync"),
+        ("opens", "openat"),
+        ("waits for a child process", "wait4 waitid"),
+    )
+    for call in calls.split()
 }
 _WITHOUT_TARGET: Final = frozenset({"wait4", "waitid"})
 _POLLING: Final = frozenset({"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait"})
@@ -99,6 +93,12 @@ def is_working(rank: RankEvidence) -> bool:
         return True
     uses_cpu = (rank.cpu_share or 0.0) >= _MIN_WORKING_SHARE
     return uses_cpu and (class_within(rank.stack) == COMPILATION or (rank.functions_count or 0) >= _MIN_FUNCTIONS)
+
+
+def is_serving(rank: RankEvidence) -> bool:
+    """Whether the main thread waits for a request, as that of a server without work does."""
+    waits_for_any = rank.system_call in _POLLING and is_in(rank.stack, SERVER_MODULES)
+    return rank.system_call in {"accept", "accept4"} or waits_for_any
 
 
 def is_waiting_for_data(rank: RankEvidence) -> bool:

@@ -53,11 +53,7 @@ class _Cause(NamedTuple):
 
 
 def judge_stragglers(running: Sequence[RankEvidence]) -> HangVerdict | None:
-    """The verdict on a job that makes progress if one rank slows the others; None if none does, as far as known.
-
-    Args:
-        running: The evidence of its ranks on this host.
-    """
+    """The verdict on a job that makes progress if one rank slows the others; None if none does, as far as known."""
     if len(running) < 2:
         return None
     late = lateness(running)
@@ -87,8 +83,7 @@ def judge_stragglers(running: Sequence[RankEvidence]) -> HangVerdict | None:
 def lateness(ranks: Sequence[RankEvidence]) -> Mapping[int, float]:
     """For each rank, how long after the first one it calls the same collective: the median of the latest, in seconds.
 
-    Args:
-        ranks: Ranks of this host, whose recorders have the same clock.
+    Their recorders have the same clock.
     """
     calls: dict[tuple[str, int], dict[int, float]] = {}
     for rank in ranks:

@@ -11,17 +11,10 @@ from gpumon.insight.hangs.standing import is_elsewhere
 from gpumon.stacks.classify import collective_function, is_in_backward
 from gpumon.stacks.tables import POINT_TO_POINT_FUNCTIONS
 
-_SAME_SIZES: Final = frozenset(
-    {
-        "all_reduce",
-        "allreduce",
-        "all_reduce_coalesced",
-        "broadcast",
-        "reduce",
-        "_all_gather_base",
-        "_reduce_scatter_base",
-    }
-)
+_SAME_SIZES: Final = frozenset({
+    "all_reduce", "allreduce", "all_reduce_coalesced", "broadcast", "reduce", "_all_gather_base",
+    "_reduce_scatter_base",
+})  # fmt: skip
 """Collectives whose tensors have the same shape on every rank."""
 _DEFAULT: Final = "default_pg"
 IN_BACKWARD: Final = "all_reduce in backward()"
@@ -119,11 +112,7 @@ def first_pending(rank: RankEvidence) -> dict[str, RecordedCollective]:
 
 
 class _Absentees:
-    """Which ranks have not entered a collective; thousands of ranks that wait in the same one share the answer.
-
-    Args:
-        ranks: All ranks.
-    """
+    """Which ranks have not entered a collective; thousands of ranks that wait in the same one share the answer."""
 
     def __init__(self, ranks: Sequence[RankEvidence]) -> None:
         self._ranks = {rank.rank: rank for rank in ranks}

@@ -24,6 +24,7 @@ from gpumon.health.doctor.facts import Python, Pythons, Step, Steps
 from gpumon.workload_runs.catalogue import workloads_folder
 from gpumon.workload_runs.interpreter import Interpreter, python_environment
 
+DRIVER_SECONDS: Final = 12.0
 _MAX_BYTES: Final = 8 << 20
 _READ_BYTES: Final = 1 << 16
 _ERROR_BYTES: Final = 4096
@@ -46,14 +47,7 @@ class Children:
     def run(
         self, python: Path, arguments: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None
     ) -> Steps:
-        """Runs a child until it ends or its time is up, and returns the steps that it completed.
-
-        Args:
-            python: Its interpreter.
-            arguments: The subject, and options.
-            seconds: The timeout.
-            environment: Its environment variables; those of this process if None.
-        """
+        """Runs a child until it ends or its time is up, and returns the steps that it completed."""
         try:
             read_end, write_end = os.pipe()
         except OSError as error:
@@ -112,9 +106,10 @@ class Children:
             child.stderr.close()
 
 
-def own_python() -> Path:
-    """The interpreter that gpumon runs with."""
-    return Path(sys.executable)
+def query_cuda(children: Children, variables: Mapping[str, str]) -> Steps:
+    """The answers of the CUDA driver about all GPUs, in its own order, also about those that the environment hides."""
+    shown = {name: value for name, value in variables.items() if name != "CUDA_VISIBLE_DEVICES"}
+    return children.run(Path(sys.executable), ["driver"], DRIVER_SECONDS, shown | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
 
 
 def examine_pythons(
@@ -128,13 +123,7 @@ def examine_pythons(
 ) -> Pythons:
     """Runs the torch steps in every Python at the same time; two paths of one environment count as one.
 
-    Args:
-        children: Runs the child processes.
-        interpreters: The interpreters.
-        frame: The GPUs; those that are full or do not respond are not tested.
-        seconds: The timeout of each child.
-        was_named: Whether the user named the only interpreter.
-        tests_gpus: Whether kernels may run on GPUs.
+    GPUs that are full or do not respond are not tested.
     """
     arguments = ["torch"]
     excluded = [] if isinstance(frame, Problem) else sorted(_full_or_silent_uuids(frame))

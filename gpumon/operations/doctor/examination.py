@@ -33,21 +33,18 @@ from gpumon.health.doctor.facts import (
     Pythons,
 )
 from gpumon.health.doctor.rules import DOCTOR_CHECKS, in_order, ready
-from gpumon.operations.doctor.children import Children, examine_pythons, own_python
-from gpumon.operations.doctor.files import SYSTEM_ROOT, driver_files, host_limits, kernel_errors
-from gpumon.operations.doctor.pci import pci_topology
+from gpumon.operations.doctor.children import DRIVER_SECONDS, Children, examine_pythons, query_cuda
+from gpumon.operations.doctor.files import SYSTEM_ROOT, driver_files, host_limits, kernel_errors, pci_topology
 from gpumon.operations.one_shot import sample_frame
 from gpumon.streams.live import LiveStream
 from gpumon.workload_runs.interpreter import every_interpreter
 
 _FRAME_SECONDS: Final = 8.0
-_DRIVER_SECONDS: Final = 12.0
 _PYTHON_SECONDS: Final = 26.0
 _FILE_SECONDS: Final = 6.0
 _GRACE_SECONDS: Final = 1.5
 """A gatherer that enforces its own timeout gets this much longer to report it."""
 _INTERVAL_SECONDS: Final = 0.25
-_DRIVER_ORDER: Final = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +91,6 @@ class _Gatherer(NamedTuple):
 class Examination:
     """An examination.
 
-    Args:
-        options: What is examined; everything if None.
-
     Attributes:
         inbox: The results of the checks as they arrive.
 
@@ -137,7 +131,7 @@ class Examination:
         self._thread.start()
 
     def wait(self) -> list[Check]:
-        """Waits for the end, at most `DEADLINE_SECONDS`; returns the results."""
+        """Waits for the end, whatever hangs; returns the results."""
         self._over.wait()
         return self.checks
 
@@ -156,7 +150,7 @@ class Examination:
         gatherers = (
             _Gatherer(Frame, self._read_frame, _FRAME_SECONDS, "NVML"),
             _Gatherer(DriverFiles, lambda: driver_files(root), _FILE_SECONDS, "/proc"),
-            _Gatherer(CudaStart, self._start_cuda, _DRIVER_SECONDS, "The CUDA driver library"),
+            _Gatherer(CudaStart, self._start_cuda, DRIVER_SECONDS, "The CUDA driver library"),
             _Gatherer(KernelErrors, lambda: kernel_errors(root), _FILE_SECONDS, "The kernel log"),
             _Gatherer(HostLimits, lambda: host_limits(root), _FILE_SECONDS, "/proc"),
             _Gatherer(PciTopology, lambda: pci_topology(root), _FILE_SECONDS, "/sys"),
@@ -212,9 +206,7 @@ class Examination:
         return sample_frame(self._stream, _FRAME_SECONDS)
 
     def _start_cuda(self) -> CudaStart:
-        """Initializes CUDA with all GPUs in the order of the driver, whatever the environment hides."""
-        variables = {name: value for name, value in self._options.variables.items() if name != "CUDA_VISIBLE_DEVICES"}
-        return CudaStart(self._children.run(own_python(), ["driver"], _DRIVER_SECONDS, variables | _DRIVER_ORDER))
+        return CudaStart(query_cuda(self._children, self._options.variables))
 
     def _pythons(self) -> Pythons:
         frame = self._facts[Frame]
@@ -236,10 +228,6 @@ class Examination:
         except KeyError:
             user = str(os.getuid())
         return Environment(self._options.variables, user, tuple(interfaces), len(os.sched_getaffinity(0)))
-
-
-DEADLINE_SECONDS: Final = _FRAME_SECONDS + _PYTHON_SECONDS + 2 * _GRACE_SECONDS
-"""The longest time that an examination takes, whatever hangs."""
 
 
 def _gathered(gather: Callable[[], object]) -> object:

@@ -95,12 +95,8 @@ _MAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.ASCII)
 class Redactor:
     """Replaces what identifies a person or a host.
 
-    Args:
-        users: Known login names.
-        hosts: Known host names; their short forms are replaced, too.
-        homes: Known home folders.
-        interfaces: Known network interfaces; those with a name that Linux gives stay.
-        libraries: Known libraries that are not part of a public package; well-known ones stay.
+    Short forms of host names are replaced, too. Interfaces with a name that Linux gives, and well-known libraries,
+    stay.
 
     Attributes:
         removed: Number of replacements by kind.

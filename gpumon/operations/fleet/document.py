@@ -6,8 +6,8 @@ from typing import Any, Final
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.fleet.exporters import SHOWN_METRICS
 from gpumon.fleet.model import AGE, LAST_XID, FleetSnapshot
+from gpumon.operations.fleet.queries import FleetUsage
 from gpumon.operations.fleet.report import FleetGroup, FleetReport
-from gpumon.operations.fleet.usage import FleetUsage
 
 SCHEMA: Final = 1
 

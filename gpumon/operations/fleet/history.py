@@ -31,10 +31,7 @@ _Readings = dict[int, dict[str, float]]
 class HostHistoryStream(ThreadStream):
     """Frames of a host: the last hour at once, then a frame per interval.
 
-    Args:
-        settings: How to reach Prometheus, and the interval.
-        gpus: The GPUs, which have UUIDs and the same host.
-        history_seconds: Time before now that is read at the start.
+    The GPUs have UUIDs and the same host.
     """
 
     def __init__(
@@ -105,12 +102,7 @@ class HostHistoryStream(ThreadStream):
 
 
 def host_query(gpus: Sequence[FleetGpu], match: str = "") -> str:
-    """The query for every metric of some GPUs.
-
-    Args:
-        gpus: GPUs with UUIDs.
-        match: Further label matchers of every metric.
-    """
+    """The query for every metric of some GPUs."""
     names = {gpu.exporter for gpu in gpus}
     parts = []
     for exporter in (exporter for exporter in EXPORTERS if exporter.name in names):

@@ -1,6 +1,5 @@
 """A job of Slurm joined with the GPUs of a fleet: requested, allocated and used."""
 
-import ipaddress
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -12,8 +11,9 @@ from gpumon.core.units import bytes_text, counted, duration_text
 from gpumon.fleet.model import AGE, BUSIEST, IDLE_SECONDS, FleetSnapshot
 from gpumon.fleet.slurm import SlurmJob
 from gpumon.fleet.slurm_accounting import JobAccount
-from gpumon.operations.fleet.frames import SSH, THIS_HOST, HostFrame, frames_snapshot
-from gpumon.operations.fleet.totals import POWER, TOTAL, USED, UTILIZATION
+from gpumon.operations.fleet.findings import POWER, TOTAL, USED, UTILIZATION
+from gpumon.operations.fleet.report import SSH, THIS_HOST, HostFrame, frames_snapshot
+from gpumon.operations.fleet.slurm import short_name
 from gpumon.operations.one_shot import sample_frame
 
 SCHEMA: Final = 1
@@ -127,11 +127,7 @@ def job_report(
 ) -> JobReport:
     """Join a job with the fleet by short name of the host and index of the GPU.
 
-    Args:
-        job: The job.
-        snapshot: The GPUs, or None if there is no fleet and the job does not run on this host.
-        now: Unix time; None for now.
-        problem: Why Slurm does not report the indexes of GPUs, or None.
+    There is no snapshot if there is no fleet and the job does not run on this host. ``now`` is Unix time.
     """
     positions = {}
     if snapshot is not None:
@@ -213,16 +209,6 @@ def local_snapshot(jobs: Sequence[SlurmJob]) -> FleetSnapshot | None:
     frame = sample_frame()
     driver = frame.problems.get("driver")
     return frames_snapshot([HostFrame(here, frame)], {} if driver is None else {here: driver}, THIS_HOST)
-
-
-def short_name(host: str) -> str:
-    """The name of a host without user, domain and port, in lower case; addresses stay whole."""
-    name = host.rpartition("@")[2].lower()
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return name.partition(".")[0].partition(":")[0]
-    return name
 
 
 def job_document(reports: Sequence[JobReport]) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from gpumon.core.problems import Problem, ProblemCode
 from gpumon.fleet.model import BUSIEST, IDLE_SECONDS, FleetError, FleetSnapshot
 from gpumon.fleet.settings import HostsSettings
 from gpumon.fleet.slurm import expand_hosts
-from gpumon.operations.fleet.frames import HostFrame, frames_snapshot
+from gpumon.operations.fleet.report import HostFrame, frames_snapshot
 from gpumon.streams.base import FrameInbox, Stream
 from gpumon.streams.remote.stream import RemoteStream
 
@@ -49,10 +49,6 @@ class _HostState:
 
 class SshFleet:
     """Follows hosts, and makes a snapshot at an interval.
-
-    Args:
-        settings: The hosts, and the seconds between two frames of a host and between two snapshots.
-        make: Makes the stream of a host; another one in tests.
 
     Attributes:
         snapshot: The newest snapshot, or None before the first.
@@ -160,12 +156,7 @@ class SshFleet:
 
 
 class HostStream:
-    """The frames of one host of a fleet, which arrive over the connection of the fleet.
-
-    Args:
-        fleet: The fleet.
-        host: The host.
-    """
+    """The frames of one host of a fleet, which arrive over the connection of the fleet."""
 
     def __init__(self, fleet: SshFleet, host: str) -> None:
         self.title = host
@@ -191,13 +182,7 @@ def read_hosts(
     wait_seconds: float = READ_SECONDS,
     make: Callable[[str, float], Stream] = RemoteStream,
 ) -> FleetSnapshot:
-    """The first frame of every host, or why there is none.
-
-    Args:
-        settings: The hosts.
-        wait_seconds: How long a host may take.
-        make: Makes the stream of a host; another one in tests.
-    """
+    """The first frame of every host, or why there is none."""
     fleet = SshFleet(settings, make)
     changed = threading.Event()
     fleet.on_change(changed.set)

@@ -82,11 +82,7 @@ def rank_of(path: Path) -> int | None:
 
 
 def read_files(paths: Sequence[Path]) -> list[HangFile]:
-    """Read files; one that cannot be read has the reason.
-
-    Args:
-        paths: The files.
-    """
+    """Read files; one that cannot be read has the reason."""
     count = min(_MAX_CHILDREN, os.cpu_count() or 1, -(-len(paths) // _FILES_PER_CHILD)) or 1
     numbered = list(enumerate(paths))
     with ThreadPoolExecutor(count) as pool:

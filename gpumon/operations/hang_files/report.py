@@ -22,9 +22,11 @@ from gpumon.core.text import safe_text
 from gpumon.core.units import duration_text
 from gpumon.distributed.ras_report import RasReport, parse_report
 from gpumon.health.alerts import ranges_text
-from gpumon.insight.hangs import judge_hang
+from gpumon.insight.hangs import judge_hang, line_of
 from gpumon.operations.hang_files.files import HangFile, find_files, read_files
+from gpumon.operations.training_jobs.host_report import last_collective
 from gpumon.operations.training_jobs.ras_ranks import judge_counts
+from gpumon.operations.training_jobs.report import collective_document, verdict_document
 from gpumon.stacks.classify import collective_function
 
 _NAMES: Final = {
@@ -68,8 +70,7 @@ class HangReport:
 def report_hang(paths: Sequence[Path]) -> HangReport:
     """Read files that a job has left, and judge whether and why it hung.
 
-    Args:
-        paths: Files, or folders of files.
+    A path is a file, or a folder of files.
 
     Raises:
         CommandError: A file does not exist, or none of them is about the ranks of a job.
@@ -284,3 +285,30 @@ def _with_missing(verdict: HangVerdict, missing: Sequence[int]) -> HangVerdict:
     )
     number = missing[0] if len(missing) == 1 else None
     return replace(verdict, kind=HangKind.UNDECIDED, is_hang=True, summary=summary, rank=number, line="")
+
+
+_SCHEMA: Final = 1
+
+
+def hang_document(report: HangReport) -> Mapping[str, Any]:
+    """The verdict, and what is known of each rank."""
+    return {
+        "schema": _SCHEMA,
+        "verdict": verdict_document(report.verdict),
+        "last_progress_time_seconds": report.last_progress_seconds,
+        "ranks": [_rank(rank) for rank in report.ranks],
+        "ranks_missing": list(report.missing),
+        "files": dict(report.counts),
+        "problems": list(report.problems),
+    }
+
+
+def _rank(rank: RankEvidence) -> Mapping[str, Any]:
+    collective = last_collective(rank.recording)
+    return {
+        "rank": rank.rank,
+        "exited": rank.exited,
+        "exit_status": rank.exit_status,
+        "line": line_of(rank) or None,
+        "last_collective": None if collective is None else collective_document(collective),
+    }

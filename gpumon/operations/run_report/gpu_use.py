@@ -6,7 +6,7 @@ from typing import Any, Final
 from gpumon.core.device_use import is_idle
 from gpumon.core.model import Device, Frame
 from gpumon.core.throttle_reasons import FAULT_REASONS, POWER_CAP
-from gpumon.operations.run_report.series import BoundedSeries
+from gpumon.operations.run_report.statistics import BoundedSeries
 
 _COUNTER_SECONDS: Final = 0.1
 """The driver updates the energy counter about every 100 ms, so its ends are known to that."""
@@ -57,8 +57,9 @@ class GpuUse:
             value = device.get(metric)
             self.series[name].add(now, value)
             if value is not None:
-                self._peaks[name] = max(value, self._peaks.get(name, value))
-        if (heat := device.get("temperature_celsius")) is not None:
+                peak = device.peak(metric) or value
+                self._peaks[name] = max(peak, self._peaks.get(name, peak))
+        if (heat := device.peak("temperature_celsius")) is not None:
             self._peaks["temperature_celsius"] = max(heat, self._peaks.get("temperature_celsius", heat))
         held = set(device.throttle_reasons or ()) & _HELD
         if before is None or not 0.0 < now - before[0] <= _MAX_GAP_SECONDS:
@@ -89,8 +90,7 @@ class GpuUse:
     def document(self, end_seconds: float) -> dict[str, Any]:
         """What is reported of the GPU.
 
-        Args:
-            end_seconds: When the run ended, in monotonic seconds of the frames.
+        ``end_seconds`` is on the monotonic clock of the frames.
         """
         device = self._device
         means = {name: self._sums[name] / span for name, span in self._spans.items() if span}

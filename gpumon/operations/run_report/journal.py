@@ -32,9 +32,6 @@ _NEEDED: Final = frozenset(
 class JournalWriter:
     """Appends lines to a journal; a line is complete in the file, or not there at all.
 
-    Args:
-        path: The file.
-
     Raises:
         OSError: It cannot be created.
     """
@@ -124,10 +121,6 @@ def _saved_report(path: Path, name: str) -> dict[str, Any] | None:
 
 def read_run(frames: Path, journal: Path | None) -> RunData:
     """Read a run; what is missing or damaged is a note of it, and the rest is read.
-
-    Args:
-        frames: The recording.
-        journal: The journal; None without one.
 
     Raises:
         CommandError: There is no journal, and the recording cannot be read.

@@ -9,7 +9,7 @@ from gpumon.core.throttle_reasons import THROTTLE_LABELS
 from gpumon.core.units import bytes_text, counted, short_time_text
 from gpumon.core.xids import xid_text
 from gpumon.operations.run_report.gpu_use import GpuUse
-from gpumon.operations.run_report.series import BoundedSeries, Histogram
+from gpumon.operations.run_report.statistics import BoundedSeries, Histogram
 
 _MAX_EVENTS: Final = 500
 _STEP_COLUMNS: Final = 2000

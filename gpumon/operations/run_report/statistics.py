@@ -1,11 +1,80 @@
-"""Whether two sets of measurements differ: a blocked bootstrap, because steps that follow each other are alike."""
+"""Values over a time of any length in bounded memory, and whether two sets of them differ.
 
+That is a blocked bootstrap, because steps that follow each other are alike.
+"""
+
+import math
 import random
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from math import expm1, hypot, log
 from statistics import NormalDist, fmean
 from typing import Final, NamedTuple
+
+_PER_E: Final = 50
+"""Buckets of a histogram for each factor of e: a bucket is 2 % wide."""
+
+
+class BoundedSeries:
+    """Weighted means over columns of equal width, which doubles when the columns are full."""
+
+    def __init__(self, columns: int = 240, width_seconds: float = 1.0) -> None:
+        self.width_seconds = width_seconds
+        self._columns = columns
+        self._start: float | None = None
+        self._sums: list[float] = []
+        self._weights: list[float] = []
+
+    def add(self, seconds: float, value: float | None, weight: float = 1.0) -> None:
+        """Add a value at a moment; moments before the first one are left out."""
+        if self._start is None:
+            self._start = seconds
+        if value is None or seconds < self._start:
+            return
+        while (index := int((seconds - self._start) / self.width_seconds)) >= self._columns:
+            for values in (self._sums, self._weights):
+                values[:] = [sum(values[start : start + 2]) for start in range(0, len(values), 2)]
+            self.width_seconds *= 2.0
+        missing = index + 1 - len(self._sums)
+        self._sums += [0.0] * missing
+        self._weights += [0.0] * missing
+        self._sums[index] += value * weight
+        self._weights[index] += weight
+
+    def means(self) -> list[float | None]:
+        """The mean of each column; None for one without a value."""
+        return [total / weight if weight else None for total, weight in zip(self._sums, self._weights, strict=True)]
+
+    def weights(self) -> list[float]:
+        """The weight of each column."""
+        return list(self._weights)
+
+
+class Histogram:
+    """The distribution of positive values, exact to 2 %."""
+
+    def __init__(self) -> None:
+        self._buckets: Counter[int] = Counter()
+
+    def add(self, value: float, count: int = 1) -> None:
+        """Add a value a number of times."""
+        if value > 0.0:
+            self._buckets[round(math.log(value) * _PER_E)] += count
+
+    def quantile(self, share: float) -> float | None:
+        """The value below which a share of the values is; None without values."""
+        left = share * self._buckets.total()
+        for bucket in sorted(self._buckets):
+            left -= self._buckets[bucket]
+            if left <= 0.0:
+                return math.exp(bucket / _PER_E)
+        return None
+
+    def bars(self) -> list[tuple[float, int]]:
+        """The middle of each bucket with its number of values, in order."""
+        return [(math.exp(bucket / _PER_E), self._buckets[bucket]) for bucket in sorted(self._buckets)]
+
 
 _RESAMPLES: Final = 500
 _MIN_BLOCKS: Final = 8
@@ -13,6 +82,8 @@ _MAX_BLOCKS: Final = 20
 _TRIMMED: Final = 0.25
 """The slowest and fastest quarter of the steps of a block: checkpoints and other pauses are not what is compared."""
 _MAX_CORRELATION: Final = 0.9
+_STUDENT_95: Final = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
+"""Student's t for 95 %, by degrees of freedom from one on."""
 _SEED: Final = 20_240_229
 """The same input has the same answer."""
 
@@ -33,6 +104,11 @@ class RelativeChange(NamedTuple):
     low: float
     high: float
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether the interval leaves out zero."""
+        return not self.low <= 0.0 <= self.high
+
 
 def difference(base: Sequence[Point], new: Sequence[Point], confidence: float = 0.95) -> RelativeChange | None:
     """The change of the typical duration, with a confidence interval; None for too few measurements.
@@ -40,11 +116,7 @@ def difference(base: Sequence[Point], new: Sequence[Point], confidence: float = 
     Each set is cut into blocks of adjacent values. The blocks without their trend are drawn with replacement; what
     adjacent blocks have in common widens the interval, and so does half of the trend, by which the mean of another run
     of the same program can differ.
-
-    Args:
-        base: The measurements of the first run, in order of time.
-        new: Those of the second.
-        confidence: Share of such intervals that contain the true change.
+    Both sets are in order of time. ``confidence`` is the share of such intervals that contain the true change.
     """
     blocks = [_blocks(base), _blocks(new)]
     if min(map(len, blocks)) < _MIN_BLOCKS or min(map(min, blocks)) <= 0.0:
@@ -68,6 +140,27 @@ def difference(base: Sequence[Point], new: Sequence[Point], confidence: float = 
     ends = draws[int(tail * _RESAMPLES)], draws[min(_RESAMPLES - 1, int((1.0 - tail) * _RESAMPLES))]
     half = [hypot((end - center) * max(widened) ** 0.5, drift) for end in ends]
     return RelativeChange(expm1(ratio), expm1(ratio - half[0]), expm1(ratio + half[1]))
+
+
+def paired_change(logs: Sequence[float], is_new: Sequence[bool]) -> RelativeChange:
+    """The change from one program to another that ran in turns, with an interval of 95 %.
+
+    A run is one measurement: processes of the same program differ by more than their steps do. A linear drift, which
+    rounds of A B B A share equally, is taken out; what remains within each program is the error.
+
+    Args:
+        logs: Logarithms of the step times of the runs, in order; rounds of A B B A.
+        is_new: Which of them are of the second program.
+    """
+    level = [value - at for value, at in zip(logs, _trend(logs), strict=True)]
+    sides = [[value for value, new in zip(level, is_new, strict=True) if new is side] for side in (False, True)]
+    means = [fmean(side) for side in sides]
+    freedom = len(level) - 3
+    spread = sum((value - mean) ** 2 for side, mean in zip(sides, means, strict=True) for value in side) / freedom
+    error = (spread * sum(1 / len(side) for side in sides)) ** 0.5
+    half = _STUDENT_95[min(freedom, len(_STUDENT_95)) - 1] * error
+    ratio = means[1] - means[0]
+    return RelativeChange(expm1(ratio), expm1(ratio - half), expm1(ratio + half))
 
 
 def _blocks(points: Sequence[Point]) -> list[float]:

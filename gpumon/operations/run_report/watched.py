@@ -60,12 +60,7 @@ Write = Callable[[Mapping[str, Any], Path], None]
 def watch_run(folder: Path, program: str, command: Sequence[str], environment: Mapping[str, str], write: Write) -> int:
     """Run a command until it ends, and report it.
 
-    Args:
-        folder: The folder of the run; created, or empty.
-        program: The path of the program.
-        command: Its arguments, the program first.
-        environment: Its environment.
-        write: Writes the report, now and then and at the end.
+    The folder is created, or empty. The report is written now and then, and at the end.
 
     Returns:
         The exit status of the command, or minus the signal that ended it.

@@ -18,11 +18,11 @@ from gpumon.core.ranks import RankEvidence
 from gpumon.core.stacks import StackFrame
 from gpumon.core.text import safe_text
 from gpumon.operations.doctor.redaction import Redactor
-from gpumon.operations.frame_source import live_frames
+from gpumon.operations.one_shot import live_frames
 from gpumon.operations.record import Anonymizer
-from gpumon.operations.training_jobs.document import jobs_document
-from gpumon.operations.training_jobs.sample import JobsSample, sample_jobs
-from gpumon.stacks.places import line_text
+from gpumon.operations.training_jobs.report import jobs_document
+from gpumon.operations.training_jobs.watcher import JobsSample, sample_jobs
+from gpumon.stacks.tables import line_text
 from gpumon.streams.recording import RecordingWriter
 
 FRAMES_SECONDS: Final = 30.0
@@ -50,10 +50,8 @@ def dump_jobs(
 ) -> DumpResult:
     """Write the jobs, their stacks, flight recorders and RAS reports, and frames.
 
-    Args:
-        folder: The folder to create.
-        frames_seconds: For how long frames are recorded after that; Ctrl-C ends it sooner.
-        frames: The frames up to now, which a gpumon that runs has; they are written instead.
+    Frames are recorded for some time after that; Ctrl-C ends it sooner. A gpumon that runs passes the frames that it
+    has.
 
     Raises:
         CommandError: The folder exists or cannot be written.

@@ -1,4 +1,4 @@
-"""Makes the report on a training job of this host from its processes and from what is known of its ranks."""
+"""Makes the report on a training job: of this host from what is known of its ranks, or of a frame alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -6,11 +6,10 @@ from typing import Final, NamedTuple
 
 from gpumon.core.collectives import FlightRecording, RecordedCollective
 from gpumon.core.model import Device, Frame, Process
-from gpumon.core.problems import Problem
+from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
 from gpumon.core.units import counted
-from gpumon.distributed.environment import RankVariables
-from gpumon.distributed.model import JobRank, TrainingJob, Workers
+from gpumon.distributed.environment import JobRank, RankVariables, TrainingJob, Workers
 from gpumon.insight.hangs import lateness, line_of
 from gpumon.operations.program_name import program_name
 from gpumon.operations.training_jobs.report import (
@@ -35,12 +34,7 @@ _CALM: Final = frozenset({HangKind.STRAGGLER, HangKind.RUNNING, HangKind.SLOW, H
 
 
 def workers_of(frame: Frame | None, probes: Mapping[int, Probe]) -> Workers:
-    """The processes that compute on a GPU of this host, or in which a probe runs.
-
-    Args:
-        frame: The newest frame of this host.
-        probes: The probes of this host.
-    """
+    """The processes that compute on a GPU of this host, or in which a probe runs."""
     workers = {
         process.pid: RankVariables()
         for device in (() if frame is None else frame.devices)
@@ -77,13 +71,7 @@ class JobInputs(NamedTuple):
 
 
 def job_report(job: TrainingJob, inputs: JobInputs, now_monotonic: float) -> TrainingJobReport:
-    """The report on a job of this host.
-
-    Args:
-        job: Its processes.
-        inputs: What is known about them.
-        now_monotonic: Monotonic seconds.
-    """
+    """The report on a job of this host."""
     uses = _uses(inputs.frame, {rank.pid for rank in job.ranks})
     evidence = {item.pid: item for item in inputs.evidence}
     is_watched = any(item.progressed_monotonic is not None for item in inputs.evidence if not item.exited)
@@ -231,3 +219,57 @@ def last_collective(recording: FlightRecording | None) -> RecordedCollective | N
     if recording is None or not recording.collectives:
         return None
     return max(recording.collectives, key=lambda entry: (entry.created_seconds or 0.0, entry.sequence))
+
+
+FRAME_ONLY: Final = Problem(
+    ProblemCode.NOT_READ,
+    "A recording or another host shows processes alone: ranks, steps and verdicts are known on the host of the job.",
+    "On that host: gpumon jobs",
+)
+_HEADLINE: Final = "Processes with the same user and command line."
+
+
+def frame_jobs(frame: Frame) -> tuple[TrainingJobReport, ...]:
+    """The jobs of a frame, those with the most processes first."""
+    groups: dict[tuple[str, str], dict[int, list[tuple[Device, Process]]]] = {}
+    for device in frame.devices:
+        for process in device.processes or ():
+            if process.command is not None and process.computes:
+                processes = groups.setdefault((process.user or "", process.command), {})
+                processes.setdefault(process.pid, []).append((device, process))
+    reports = (_report(user, command, list(processes.values())) for (user, command), processes in groups.items())
+    return tuple(sorted(reports, key=lambda report: (-len(report.ranks), report.key)))
+
+
+def _report(user: str, command: str, processes: Sequence[Sequence[tuple[Device, Process]]]) -> TrainingJobReport:
+    ages = [use[0][1].age_seconds for use in processes]
+    age = max((seconds for seconds in ages if seconds is not None), default=None)
+    pid = min(use[0][1].pid for use in processes)
+    return TrainingJobReport(
+        key=f"{user}/{command}",
+        id=f"pid {pid}",
+        name=program_name(command),
+        user=user,
+        launcher="",
+        world_size=None,
+        state=TrainingJobState.UNKNOWN,
+        since_seconds=age,
+        headline=_HEADLINE,
+        ranks=tuple(map(_rank, processes)),
+        age_seconds=age,
+        problems=(FRAME_ONLY,),
+    )
+
+
+def _rank(uses: Sequence[tuple[Device, Process]]) -> RankReport:
+    memory = [process.memory_bytes for _, process in uses if process.memory_bytes is not None]
+    activity = [process.sm_percent for _, process in uses if process.sm_percent is not None]
+    return RankReport(
+        rank=None,
+        host="",
+        pid=uses[0][1].pid,
+        gpus=tuple(RankGpu(device.label, device.uuid) for device, _ in uses),
+        memory_bytes=sum(memory) if memory else None,
+        sm_percent=sum(activity) / len(activity) if activity else None,
+        process=uses[0][1],
+    )

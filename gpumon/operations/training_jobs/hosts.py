@@ -27,8 +27,14 @@ from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
 from gpumon.core.stacks import StackFrame
 from gpumon.insight.hangs import judge_hang
 from gpumon.operations.remote_command import HostAnswer, run_on_hosts
-from gpumon.operations.training_jobs.document import SCHEMA
-from gpumon.operations.training_jobs.report import EXITED, RankGpu, RankReport, TrainingJobReport, TrainingJobState
+from gpumon.operations.training_jobs.report import (
+    EXITED,
+    SCHEMA,
+    RankGpu,
+    RankReport,
+    TrainingJobReport,
+    TrainingJobState,
+)
 from gpumon.streams.remote.stream import SSH
 
 READ_SECONDS: Final = 45.0
@@ -41,22 +47,12 @@ HostJobs: TypeAlias = HostAnswer[tuple[TrainingJobReport, ...]]
 
 
 def read_hosts(hosts: Sequence[str], seconds: float = READ_SECONDS, ssh: Sequence[str] = SSH) -> list[HostJobs]:
-    """Read the jobs of all hosts at the same time; the ranks have the name of the host.
-
-    Args:
-        hosts: As for ssh.
-        seconds: How long a host may take.
-        ssh: The program and its options; other ones in tests.
-    """
+    """Read the jobs of all hosts at the same time; the ranks have the name of the host."""
     return run_on_hosts(hosts, "gpumon jobs --json", parse_jobs, _EXIT_CODES, seconds, ssh)
 
 
 def merged_jobs(hosts: Sequence[HostJobs]) -> tuple[TrainingJobReport, ...]:
-    """The jobs of all hosts; the parts of one job on several hosts are one job.
-
-    Args:
-        hosts: The jobs of each host.
-    """
+    """The jobs of all hosts; the parts of one job on several hosts are one job."""
     parts: dict[tuple[str, ...], list[TrainingJobReport]] = {}
     for entry in hosts:
         for report in entry.value or ():

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
 from gpumon.core.units import duration_text
-from gpumon.distributed.model import TrainingJob
+from gpumon.distributed.environment import TrainingJob
 from gpumon.distributed.ras_report import RasCommunicator, RasReport
 from gpumon.health.alerts import ranges_text
 from gpumon.insight.hangs import MIN_COUNTED_SECONDS, description, kind_of, standing_of
@@ -40,12 +40,7 @@ class _Behind(NamedTuple):
 
 
 def remote_ranks(job: TrainingJob, report: RasReport) -> tuple[RankReport, ...]:
-    """The ranks on other hosts, as far as a communicator of all ranks of the job has them.
-
-    Args:
-        job: The job.
-        report: NCCL's report about it.
-    """
+    """The ranks on other hosts, as far as a communicator of all ranks of the job has them."""
     world = _world(job, report)
     if world is None:
         return ()
@@ -76,15 +71,7 @@ def with_ras(
     stalled_seconds: float,
     evidence: Sequence[RankEvidence] = (),
 ) -> HangVerdict:
-    """The verdict, decided by NCCL's counts where the ranks of this host do not show why there is no progress.
-
-    Args:
-        job: The job.
-        verdict: The verdict by the evidence of this host.
-        report: NCCL's report, if there is one.
-        stalled_seconds: For how long no rank of this host has made progress.
-        evidence: What is known of the ranks of this host.
-    """
+    """The verdict, decided by NCCL's counts where the ranks of this host do not show why there is no progress."""
     if verdict.kind not in _UNDECIDED or stalled_seconds < MIN_COUNTED_SECONDS:
         return verdict
     world = None if report is None else _world(job, report)
@@ -107,11 +94,7 @@ def with_ras(
 
 
 def judge_counts(report: RasReport) -> HangVerdict | None:
-    """What one report shows by itself of a job that makes no progress; None if all ranks have entered as many.
-
-    Args:
-        report: The report.
-    """
+    """What one report shows by itself of a job that makes no progress; None if all ranks have entered as many."""
     world = max(report.communicators, key=lambda communicator: communicator.size, default=None)
     if world is None:
         return None

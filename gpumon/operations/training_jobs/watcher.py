@@ -1,26 +1,32 @@
-"""Watches the training jobs of this host: which there are, what their ranks do, and whether they hang."""
+"""Watches the training jobs of this host, or looks at them for a moment: which there are, and whether they hang."""
 
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gpumon.core.model import Device, Frame
+from gpumon.core.problems import CommandError, Problem
 from gpumon.core.procfs import age_seconds
 from gpumon.core.ranks import GpuSignature, RankEvidence
+from gpumon.core.stacks import ThreadStack
+from gpumon.distributed.environment import JobRank, TrainingJob
 from gpumon.distributed.grouping import JobScanner
-from gpumon.distributed.model import JobRank, TrainingJob
 from gpumon.distributed.process_facts import MAX_READS
 from gpumon.distributed.ras_poller import MIN_LISTENING_SECONDS, POLL_SECONDS, RasAnswer, RasPoller
+from gpumon.insight.hangs import MIN_COUNTED_SECONDS
 from gpumon.operations.hangs import HangWatch
+from gpumon.operations.one_shot import PROBE_TIMEOUT_SECONDS, sample_frame
 from gpumon.operations.rank_watch import QUIET_SECONDS, Ask
 from gpumon.operations.training_jobs.host_report import JobInputs, job_report, workers_of
 from gpumon.operations.training_jobs.ras_ranks import remote_ranks, with_ras
-from gpumon.operations.training_jobs.report import TrainingJobReport
+from gpumon.operations.training_jobs.report import TrainingJobReport, TrainingJobState
 from gpumon.probe.attach import attachability
-from gpumon.probe.messages import Answer, Probe
+from gpumon.probe.client import ProbeWatcher
+from gpumon.probe.messages import Answer, Probe, RequestKind
 
 _MAX_ANSWERS: Final = 4096
 _ECC: Final = "ecc_uncorrected_volatile_count"
@@ -43,13 +49,7 @@ class JobsReading(NamedTuple):
 
 
 class JobWatcher:
-    """Watches jobs. Not safe for several threads, except for `add_answer`.
-
-    Args:
-        ask: `gpumon.probe.client.ProbeWatcher.ask`.
-        proc: Root of the proc file system.
-        ras_seconds: Time between two questions to NCCL.
-    """
+    """Watches jobs. Not safe for several threads, except for `add_answer`."""
 
     def __init__(self, ask: Ask, proc: Path = Path("/proc"), ras_seconds: float = POLL_SECONDS) -> None:
         self._scanner = JobScanner(proc)
@@ -75,14 +75,8 @@ class JobWatcher:
     ) -> JobsReading:
         """Read the jobs now. May block for seconds while NCCL answers.
 
-        Args:
-            frame: The newest frame of this host.
-            probes: The probes of this host, by PID.
-            open_key: The job whose ranks a screen shows; empty for none.
-            opens_all: Whether the ranks of all jobs are shown.
-            wants_stacks: Whether to read stacks of ranks that make progress, too.
-            max_reads: As for `JobScanner.scan`.
-            min_listening_seconds: As for `RasPoller.poll`.
+        A screen shows the ranks of the job ``open_key``, or of all. The limits are those of `JobScanner.scan` and
+        `RasPoller.poll`.
         """
         while self._answers:
             self._hangs.receive(*self._answers.popleft())
@@ -172,3 +166,114 @@ def _signature(device: Device, scanner: JobScanner, pids: Collection[int]) -> Gp
         foreign_sm_percent=None if busiest is None else busiest.sm_percent,
         ecc_uncorrected_count=device.get(_ECC),
     )
+
+
+_SECONDS: Final = 1.0
+_STALLED_SECONDS: Final = 2.5
+"""Long enough for rates of CPU time and input."""
+_RECORDING_SECONDS: Final = 4.0
+"""For a flight recorder that was not read at once."""
+_SILENT_SECONDS: Final = 7.0
+"""A probe whose process cannot run Python is known to be silent after six seconds."""
+_RAS_SECONDS: Final = 3.0
+"""Time between two questions to NCCL: the counts of a job that makes progress have changed in between."""
+_COUNTED_SECONDS: Final = MIN_COUNTED_SECONDS + 8.0
+"""For a job whose progress NCCL's counts or main threads alone show, until two readings agree on a hang."""
+_STILL_SECONDS: Final = 0.9
+"""A rank without a probe whose main thread has not run for this long may stand still."""
+_READ_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.02
+_MAX_READS: Final = 1 << 20
+
+
+class JobsSample(NamedTuple):
+    """The jobs of this host.
+
+    Attributes:
+        reading: The jobs.
+        frame: The GPUs and the host; None if the collector sent nothing.
+        problems: Why something is missing.
+        stacks: The latest stacks of all threads that a probe has sent, by PID.
+    """
+
+    reading: JobsReading
+    frame: Frame | None
+    problems: tuple[Problem, ...] = ()
+    stacks: Mapping[int, tuple[ThreadStack, ...]] = MappingProxyType({})
+
+
+def sample_jobs(*, wants_stacks: bool = False) -> JobsSample:
+    """Look at the jobs of this host: for about a second, or longer if one of them makes no progress."""
+    probes = ProbeWatcher()
+    jobs = JobWatcher(probes.ask, ras_seconds=_RAS_SECONDS)
+    deadline = time.monotonic() + PROBE_TIMEOUT_SECONDS
+    probes.start()
+    try:
+        frame, problems = _frame()
+        probes.settle(deadline - time.monotonic())
+        begun = time.monotonic()
+        stacks: dict[int, tuple[ThreadStack, ...]] = {}
+        while True:
+            reading = jobs.read(
+                frame,
+                probes.probes,
+                opens_all=True,
+                wants_stacks=wants_stacks,
+                max_reads=_MAX_READS,
+                min_listening_seconds=0.0,
+            )
+            if not reading.reports or time.monotonic() - begun >= _needed_seconds(reading):
+                return JobsSample(reading, frame, (*problems, *probes.problems), stacks)
+            _collect_answers(probes, jobs, stacks)
+    finally:
+        probes.close()
+
+
+def _needed_seconds(reading: JobsReading) -> float:
+    """For how long the jobs have to be looked at: longer if one makes no progress, and longest if a probe is silent."""
+    if any(_may_hang(reading.evidence[report.key], report) for report in reading.reports):
+        return _COUNTED_SECONDS
+    if not reading.is_stalled:
+        return _SECONDS
+    quiet = time.monotonic() - QUIET_SECONDS
+    ranks = [
+        rank
+        for ranks in reading.evidence.values()
+        for rank in ranks
+        if rank.has_probe and not rank.exited and rank.progressed_monotonic and rank.progressed_monotonic <= quiet
+    ]
+    if not all(rank.stack and rank.is_reachable for rank in ranks):
+        return _SILENT_SECONDS
+    return _STALLED_SECONDS if all(rank.recording for rank in ranks) else _RECORDING_SECONDS
+
+
+def _may_hang(ranks: Sequence[RankEvidence], report: TrainingJobReport) -> bool:
+    """Whether a job whose progress no probe shows stands still, and has no verdict yet."""
+    running = [rank for rank in ranks if not rank.exited]
+    if report.state is TrainingJobState.HANGING or any(rank.has_probe or rank.has_progressed for rank in running):
+        return False
+    if any(rank.ras_counts is not None for rank in running):
+        return True
+    times = [rank.progressed_monotonic for rank in running if rank.progressed_monotonic is not None]
+    return bool(times) and max(times) <= time.monotonic() - _STILL_SECONDS
+
+
+def _collect_answers(probes: ProbeWatcher, jobs: JobWatcher, stacks: dict[int, tuple[ThreadStack, ...]]) -> None:
+    """Hand over the answers that arrive until the next reading is due."""
+    deadline = time.monotonic() + _READ_SECONDS
+    while (left := deadline - time.monotonic()) > 0:
+        for message in probes.inbox.drain():
+            if isinstance(message, Answer):
+                jobs.add_answer(message)
+                if message.ask is RequestKind.STACKS and isinstance(message.result, tuple):
+                    stacks[message.pid] = message.result
+        time.sleep(min(_POLL_SECONDS, left))
+
+
+def _frame() -> tuple[Frame | None, tuple[Problem, ...]]:
+    try:
+        frame = sample_frame()
+    except CommandError as error:
+        return None, (error.problem,)
+    driver = frame.problems.get("driver")
+    return frame, () if driver is None else (driver,)

@@ -2,14 +2,15 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from statistics import median
 from typing import Final, NamedTuple
 
 from gpumon.core.allocator import AllocatorStatistics
 from gpumon.core.model import Device, Frame, Process, short_product_name
 from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence
-from gpumon.operations.torch_processes import owners_of
+from gpumon.operations.gpu_processes import owners_of
 from gpumon.probe.messages import Probe
 from gpumon.streams.live import LiveStream
 
@@ -22,21 +23,16 @@ _SHARES: Final = {
     "tensor_share": "tensor_activity_percent",
     "dram_share": "dram_activity_percent",
     "fp32_share": "fp32_activity_percent",
-    "fp16_share": "fp16_activity_percent",
 }
 _COMMAND_LENGTH: Final = 60
 
 
 class DeviceObserver:
-    """Reads the frames of a collector, and asks it for the hardware counters of the GPU that a process uses.
+    """Reads the frames of a collector, and asks it for the hardware counters of the GPU that a process uses."""
 
-    Args:
-        pid: The process.
-    """
-
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, stream: LiveStream) -> None:
         self._pid = pid
-        self._stream = LiveStream(_INTERVAL_SECONDS)
+        self._stream = stream
         self._readings: dict[str, list[float]] = {}
         self._clocks: list[float] = []
         self._reasons: Counter[str] = Counter()
@@ -47,14 +43,6 @@ class DeviceObserver:
         self._first: AllocatorStatistics | None = None
         self._last: AllocatorStatistics | None = None
         self.device: Device | None = None
-
-    def start(self) -> None:
-        """Start the collector."""
-        self._stream.start()
-
-    def close(self) -> None:
-        """Stop the collector."""
-        self._stream.close()
 
     def find(self, probes: Mapping[int, Probe], seconds: float) -> None:
         """Wait until a frame shows the GPU of the process, so that its counters are read during the observation."""
@@ -68,11 +56,7 @@ class DeviceObserver:
         self._is_measuring = True
 
     def poll(self, probes: Mapping[int, Probe]) -> None:
-        """Take the frames that have arrived.
-
-        Args:
-            probes: All probes, which show which GPU is the process's.
-        """
+        """Take the frames that have arrived."""
         for arrival in self._stream.inbox.drain():
             if isinstance(arrival, Frame):
                 self._take(arrival, probes)
@@ -82,7 +66,6 @@ class DeviceObserver:
         device = self.device
         if device is None:
             return None
-        shares = {name: self._mean(metric, _PERCENT) for name, metric in _SHARES.items()}
         sent, received = self._mean("pcie_transmit_bytes_per_second"), self._mean("pcie_receive_bytes_per_second")
         others = sorted(
             ((name, sum(values) / self._frames / _PERCENT) for name, values in self._sm_shares.items()),
@@ -92,12 +75,7 @@ class DeviceObserver:
         return GpuEvidence(
             label=device.label,
             name=short_product_name(device.name),
-            utilization_share=shares["utilization_share"],
-            sm_share=shares["sm_share"],
-            tensor_share=shares["tensor_share"],
-            dram_share=shares["dram_share"],
-            fp32_share=shares["fp32_share"],
-            fp16_share=shares["fp16_share"],
+            **{name: self._mean(metric, _PERCENT) for name, metric in _SHARES.items()},
             pcie_bytes_per_second=None if sent is None or received is None else sent + received,
             power_watts=self._mean("power_watts"),
             power_limit_watts=self._mean("power_limit_watts"),
@@ -145,6 +123,20 @@ class DeviceObserver:
     def _mean(self, metric: str, scale: float = 1.0) -> float | None:
         values = self._readings.get(metric)
         return sum(values) / len(values) / scale if values else None
+
+
+@contextmanager
+def device_observer(pid: int, *, is_used: bool) -> Iterator[DeviceObserver | None]:
+    """Observe the GPU of a process, if it uses one; the collector ends with the block."""
+    if not is_used:
+        yield None
+        return
+    stream = LiveStream(_INTERVAL_SECONDS)
+    stream.start()
+    try:
+        yield DeviceObserver(pid, stream)
+    finally:
+        stream.close()
 
 
 class _Match(NamedTuple):

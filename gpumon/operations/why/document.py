@@ -6,7 +6,7 @@ from gpumon.core.step_classes import LABELS
 from gpumon.insight.bottlenecks.cause import Bottleneck
 from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, StepAccount, StepShare
 from gpumon.operations.why.examination import WhyReport
-from gpumon.operations.why.job import JobWhyReport
+from gpumon.operations.why.processes import JobWhyReport
 
 _SCHEMA: Final = 1
 
@@ -19,9 +19,9 @@ def why_document(report: WhyReport) -> dict[str, Any]:
         **({"host": report.host} if report.host else {}),
         "pid": report.pid,
         "command": report.command,
-        "rank": report.rank,
-        "world_size": report.world_size,
-        "torch_version": report.torch_version,
+        "rank": report.evidence.rank,
+        "world_size": report.evidence.world_size,
+        "torch_version": report.evidence.torch_version,
         "device": _device_document(report, gpu),
         "stages": list(report.stages),
         "step_seconds": account.step_seconds if account.has_steps else None,
@@ -94,4 +94,5 @@ def _cause_document(cause: Bottleneck, *, has_steps: bool) -> dict[str, Any]:
         "evidence": cause.evidence,
         "line": cause.line,
         "experiment": cause.experiment,
+        "try": cause.try_line,
     }

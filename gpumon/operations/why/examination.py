@@ -13,16 +13,18 @@ from gpumon.core.model import Device
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.stacks import ThreadStack
 from gpumon.core.steps import StepObservation
+from gpumon.distributed.environment import RankVariables
 from gpumon.insight.bottlenecks.overlays import with_gpu, with_waits
 from gpumon.insight.bottlenecks.sampled_account import sampled_account
 from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, HostEvidence, SlownessEvidence, StepAccount
 from gpumon.insight.bottlenecks.slowness_verdict import SlownessVerdict, judge_run
 from gpumon.operations.process_details import stop_problem
-from gpumon.operations.why.device import DeviceObserver
+from gpumon.operations.why.device import DeviceObserver, device_observer
 from gpumon.operations.why.host import HostObserver
 from gpumon.operations.why.source_lines import SourceLines
+from gpumon.operations.why.start_command import start_command
 from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
-from gpumon.stacks.places import line_text, program_frame
+from gpumon.stacks.tables import line_text, program_frame
 
 DEFAULT_SECONDS: Final = 12.0
 MAX_SECONDS: Final = 30.0
@@ -68,9 +70,6 @@ class WhyReport:
     Attributes:
         pid: The process.
         command: Its command line.
-        rank: Its rank in a distributed job, or None.
-        world_size: Number of processes of the job, or None.
-        torch_version: PyTorch's version, or None.
         device: Its GPU; None for a training run on the CPU.
         stages: What was done: ``passive`` and ``trace`` with a probe; without one, ``outside`` where the stacks were
             read from outside, or ``kernel`` where only the kernel and the driver report something.
@@ -83,9 +82,6 @@ class WhyReport:
 
     pid: int
     command: str
-    rank: int | None
-    world_size: int | None
-    torch_version: str | None
     device: Device | None
     stages: tuple[str, ...]
     seconds: float
@@ -146,47 +142,29 @@ def examine(
 ) -> WhyReport:
     """Observe a process and judge why its steps take as long as they do. Nothing in the process changes.
 
-    Args:
-        pid: The process.
-        watcher: The connection to the probes; started. Its inbox is drained.
-        seconds: How long to observe it; None for 12 seconds, or longer where steps take long.
-        listener: Follows the examination.
+    The inbox of the watcher is drained. Without ``seconds``, it takes 12 seconds, or longer where steps take long.
 
     Raises:
         CommandError: There is no such process, no probe, or no step.
     """
     probe = find_probe(pid, watcher)
-    observer = DeviceObserver(pid) if probe.reading is not None and probe.reading.devices else None
-    if observer is not None:
-        observer.start()
-    try:
+    reading, process = probe.reading, probe.process
+    with device_observer(pid, is_used=reading is not None and bool(reading.devices)) as observer:
         observed = _observe(probe, watcher, observer, _duration(probe, seconds), listener)
         gpu = None if observer is None else observer.evidence()
         device = None if observer is None else observer.device
-    finally:
-        if observer is not None:
-            observer.close()
     if not observed.observation.steps:
         raise _no_steps(probe, observed.observation)
     has_gpu = observer is not None
     problems = []
     if has_gpu and gpu is None:
         problems.append("No frame of the collector shows the GPU of this process, so its utilization is unknown.")
-    reading = probe.reading
-    subject = Subject(
-        pid,
-        probe.process.command,
-        probe.process.rank,
-        probe.process.world_size,
-        None if reading is None else reading.torch_version,
-    )
-    evidence = evidence_of(subject, observed, gpu or GpuEvidence() if has_gpu else None)
+    ranks = RankVariables(process.rank, process.world_size)
+    torch = None if reading is None else reading.torch_version
+    evidence = evidence_of(pid, ranks, observed, gpu or GpuEvidence() if has_gpu else None, torch_version=torch)
     return WhyReport(
         pid=pid,
-        command=probe.process.command,
-        rank=evidence.rank,
-        world_size=evidence.world_size,
-        torch_version=evidence.torch_version,
+        command=process.command,
         device=device,
         stages=(PASSIVE,),
         seconds=observed.observation.samples.seconds,
@@ -198,10 +176,6 @@ def examine(
 
 def find_probe(pid: int, watcher: ProbeSource) -> Probe:
     """The probe of a process, which has sent its first statistics.
-
-    Args:
-        pid: The process.
-        watcher: The connection to the probes; started.
 
     Raises:
         CommandError: There is no such process, it has no probe, or it is stopped.
@@ -234,16 +208,6 @@ def refuse_stopped(pid: int) -> None:
     problem = stop_problem(pid)
     if problem is not None:
         raise CommandError(problem, ExitCode.MISSING_PREREQUISITE)
-
-
-class Subject(NamedTuple):
-    """A process that is examined; its attributes are those of `WhyReport`."""
-
-    pid: int
-    command: str
-    rank: int | None = None
-    world_size: int | None = None
-    torch_version: str | None = None
 
 
 class Observed(NamedTuple):
@@ -311,28 +275,31 @@ def _is_busy(answer: Answer) -> bool:
 
 
 def evidence_of(
-    subject: Subject, observed: Observed, gpu: GpuEvidence | None, account: StepAccount | None = None
+    pid: int,
+    ranks: RankVariables,
+    observed: Observed,
+    gpu: GpuEvidence | None,
+    *,
+    account: StepAccount | None = None,
+    torch_version: str | None = None,
 ) -> SlownessEvidence:
     """What was observed, with the account of the median step.
 
-    Args:
-        subject: The process.
-        observed: What was observed of it and of the host.
-        gpu: Its GPU; None for a training run on the CPU.
-        account: What the main thread does; None for the account of its samples.
+    Without a GPU, it is a training run on the CPU. Without an account, that of the samples counts.
     """
     observation, has_gpu = observed.observation, gpu is not None
-    lines = SourceLines(subject.pid)
+    lines = SourceLines(pid)
     account = account or sampled_account(observation, lines.line, has_gpu=has_gpu)
-    thread_account = with_waits(account, observation, observed.host, subject.world_size, has_gpu=has_gpu)
+    thread_account = with_waits(account, observation, observed.host, ranks.world_size, has_gpu=has_gpu)
     return SlownessEvidence(
         account=thread_account if gpu is None else with_gpu(thread_account, gpu),
         host=observed.host,
         gpu=gpu,
-        rank=subject.rank,
-        world_size=subject.world_size,
-        torch_version=subject.torch_version,
+        rank=ranks.rank,
+        world_size=ranks.world_size,
+        torch_version=torch_version,
         thread_account=thread_account,
+        start=start_command(pid, ranks.world_size),
         hints=lines.settings(),
     )
 

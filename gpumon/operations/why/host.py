@@ -5,26 +5,119 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gpumon.core.procfs import ProcessStat, ThreadTimes, find_command, read_stat
+from gpumon.core.control_groups import control_groups, cpu_quota
+from gpumon.core.procfs import (
+    TICKS_PER_SECOND,
+    ProcessStat,
+    ThreadTimes,
+    find_command,
+    read_stat,
+    read_status,
+    read_thread_times,
+)
 from gpumon.core.stacks import ThreadStack
 from gpumon.distributed.environment import read_environment
-from gpumon.insight.bottlenecks.causes.settings import DEBUG_SETTINGS
+from gpumon.insight.bottlenecks.causes.loop import DEBUG_SETTINGS
 from gpumon.insight.bottlenecks.slowness_evidence import HostEvidence
-from gpumon.operations.why.proc_times import (
-    Quota,
-    allowed_cores,
-    descendants,
-    host_busy_seconds,
-    read_main_thread,
-    read_processes,
-    read_quota,
-    read_threads,
-)
 from gpumon.stacks.classify import is_waiting
-from gpumon.stacks.places import line_text, program_frame
+from gpumon.stacks.tables import line_text, program_frame
+
+MAX_THREADS: Final = 1024
+_MAX_PROCESSES: Final = 20_000
+
+
+def read_processes(proc: Path) -> dict[int, ProcessStat]:
+    """All processes that are visible, by PID."""
+    result: dict[int, ProcessStat] = {}
+    for folder in proc.iterdir():
+        if folder.name.isdigit() and len(result) < _MAX_PROCESSES:
+            with suppress(OSError):
+                result[int(folder.name)] = read_stat(folder)
+    return result
+
+
+def read_main_thread(folder: Path) -> ThreadTimes | None:
+    """The main thread of a process; None if it has ended, or the kernel keeps no such statistics."""
+    with suppress(OSError):
+        return read_thread_times(folder)
+    return None
+
+
+def read_threads(folder: Path) -> dict[int, ThreadTimes]:
+    """The threads of a process, by thread ID; empty where the kernel keeps no such statistics."""
+    result: dict[int, ThreadTimes] = {}
+    with suppress(OSError):
+        for task in islice((folder / "task").iterdir(), MAX_THREADS):
+            with suppress(OSError):
+                result[int(task.name)] = read_thread_times(task)
+    return result
+
+
+def descendants(pid: int, processes: Mapping[int, ProcessStat]) -> set[int]:
+    """The PIDs of the children of a process, of their children, and so on."""
+    children: dict[int, list[int]] = {}
+    for child, times in processes.items():
+        children.setdefault(times.parent, []).append(child)
+    result: set[int] = set()
+    open_pids = [pid]
+    while open_pids:
+        for child in children.get(open_pids.pop(), ()):
+            if child not in result:
+                result.add(child)
+                open_pids.append(child)
+    return result
+
+
+def host_busy_seconds(proc: Path) -> float | None:
+    """CPU time of everything on the host so far, without the time of idle cores and of waits for disks."""
+    with suppress(OSError, ValueError, IndexError):
+        with (proc / "stat").open("rb") as file:
+            ticks = [int(field) for field in file.readline().split()[1:9]]
+        return (sum(ticks) - ticks[3] - ticks[4]) / TICKS_PER_SECOND
+    return None
+
+
+def allowed_cores(folder: Path) -> int | None:
+    """The number of cores that a process may use by its affinity."""
+    with suppress(OSError, KeyError, ValueError):
+        return sum(map(_range_length, read_status(folder)["Cpus_allowed_list"].split(",")))
+    return None
+
+
+def _range_length(text: str) -> int:
+    first, _, last = text.partition("-")
+    return int(last or first) - int(first) + 1
+
+
+class Quota(NamedTuple):
+    """The CPU quota of a cgroup, and how often it has stopped its processes.
+
+    Attributes:
+        cores: The quota in cores.
+        periods: Periods of the quota so far.
+        throttled: Periods in which it stopped them.
+    """
+
+    cores: float
+    periods: int
+    throttled: int
+
+
+def read_quota(folder: Path, root: Path = Path("/sys/fs/cgroup")) -> Quota | None:
+    """The quota of the cgroup of a process; None if there is none."""
+    for group in control_groups(folder, root):
+        cores = cpu_quota(group)
+        with suppress(OSError, ValueError):
+            if cores is not None:
+                rows = (row.split() for row in (group / "cpu.stat").read_text("utf-8").splitlines())
+                counts = {row[0]: int(row[1]) for row in rows if len(row) == 2}
+                return Quota(cores, counts.get("nr_periods", 0), counts.get("nr_throttled", 0))
+    return None
+
 
 _SETTINGS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", *(setting.name for setting in DEBUG_SETTINGS))
 _MIN_CORES: Final = 0.1
@@ -46,12 +139,7 @@ class _Moment(NamedTuple):
 
 
 class HostObserver:
-    """Watches the host and a process from its creation until `evidence` is called.
-
-    Args:
-        pid: The process.
-        proc: Root of the proc file system.
-    """
+    """Watches the host and a process from its creation until `evidence` is called."""
 
     def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
         self._pid = pid
@@ -110,11 +198,9 @@ class HostObserver:
             host_cpu_cores=None if busy is None else busy / seconds,
             process_cpu_cores=sum(cores.get(pid, 0.0) for pid in family) + ended if own is not None else None,
             main_run_queue_share=None if main is None else min(1.0, main.queued_seconds / seconds),
-            thread_run_queue_share=max((times.queued_seconds / seconds for times in others.values()), default=None),
             busy_threads_count=sum(
                 times.cpu_seconds + times.queued_seconds >= _MIN_CORES * seconds for times in others.values()
             ),
-            threads_count=len(end.threads) or None,
             quota_throttled_share=_throttled(begin.quota, end.quota),
             disk_wait_share=_share_of_state(self._states, "D"),
             major_faults_count=None if own is None or before is None else own.major_faults - before.major_faults,

@@ -14,7 +14,7 @@ from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, SlownessEv
 from gpumon.insight.bottlenecks.slowness_verdict import SlownessVerdict
 from gpumon.operations.remote_command import run_on_hosts
 from gpumon.operations.why.examination import MAX_SECONDS, TRACE, WhyReport
-from gpumon.operations.why.job import JobWhyReport, compared
+from gpumon.operations.why.processes import JobWhyReport, compared
 from gpumon.streams.remote.stream import SSH
 
 _MORE_SECONDS: Final = 60.0
@@ -41,7 +41,7 @@ def examine_hosts(hosts: Sequence[str], arguments: Sequence[str], ssh: Sequence[
     reports = [report for answer in answers for report in answer.value or ()]
     if not reports:
         raise CommandError(next(iter(problems.values())), ExitCode.MISSING_PREREQUISITE)
-    reports.sort(key=lambda report: (report.rank is None, report.rank or 0))
+    reports.sort(key=lambda report: (report.evidence.rank is None, report.evidence.rank or 0))
     return compared(tuple(reports), problems)
 
 
@@ -78,9 +78,6 @@ def _report(raw: Json, host: str) -> WhyReport:
     return WhyReport(
         pid=required(as_count(raw["pid"])),
         command=as_text(raw["command"]) or "",
-        rank=evidence.rank,
-        world_size=evidence.world_size,
-        torch_version=evidence.torch_version,
         device=None if device is None else Device(as_count(device["index"]) or 0, uuid=as_text(device["uuid"])),
         stages=stages,
         seconds=required(as_number(raw["seconds_observed"])),

@@ -20,7 +20,7 @@ from gpumon.distributed.environment import rank_variables, read_environment
 from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, StepAccount, StepPart, StepShare
 from gpumon.insight.bottlenecks.slowness_verdict import SlownessVerdict, judge_run
 from gpumon.operations.rank_state import RankState, read_state
-from gpumon.operations.why.device import DeviceObserver
+from gpumon.operations.why.device import DeviceObserver, device_observer
 from gpumon.operations.why.examination import (
     DEFAULT_SECONDS,
     KERNEL,
@@ -30,13 +30,11 @@ from gpumon.operations.why.examination import (
     SETTLE_SECONDS,
     Listener,
     Observed,
-    Subject,
     WhyReport,
     evidence_of,
     refuse_stopped,
 )
-from gpumon.operations.why.host import HostObserver
-from gpumon.operations.why.proc_times import read_main_thread
+from gpumon.operations.why.host import HostObserver, read_main_thread
 from gpumon.probe.attach.refusals import RefusalError
 from gpumon.stacks.outside import OutsideError, sample_main_thread
 
@@ -58,10 +56,7 @@ _CALLS: Final = {
 def examine_outside(pid: int, seconds: float | None = None, listener: Listener = NO_LISTENER) -> WhyReport:
     """Observe a process without a probe, and judge where its time goes.
 
-    Args:
-        pid: The process.
-        seconds: How long to observe it; None for 12 seconds.
-        listener: Follows the examination.
+    Without ``seconds``, it takes 12 seconds.
 
     Raises:
         CommandError: There is no such process, it is stopped, or the examination was cancelled.
@@ -74,11 +69,8 @@ def examine_outside(pid: int, seconds: float | None = None, listener: Listener =
     if stat is None or stat.has_ended:
         raise RefusalError("no_process", pid=pid)
     ranks = rank_variables(read_environment(folder)[0])
-    subject = Subject(pid, find_command(folder, _COMMAND_LENGTH), ranks.rank, ranks.world_size)
-    observer = DeviceObserver(pid) if _may_use_gpu(folder) else None
-    if observer is not None:
-        observer.start()
-    try:
+    command = find_command(folder, _COMMAND_LENGTH)
+    with device_observer(pid, is_used=_may_use_gpu(folder)) as observer:
         if observer is not None:
             observer.find({}, SETTLE_SECONDS)
             observer.begin()
@@ -90,22 +82,16 @@ def examine_outside(pid: int, seconds: float | None = None, listener: Listener =
                 observed, problem = _with_stacks(observed, sampling.result()), None
             except OutsideError as error:
                 problem = error.problem
-    finally:
-        if observer is not None:
-            observer.close()
     device = None if observer is None else observer.device
     gpu = None if observer is None or device is None else observer.evidence() or GpuEvidence()
     account = None if problem is None else _coarse_account(states)
-    evidence = evidence_of(subject, observed, gpu, account)
+    evidence = evidence_of(pid, ranks, observed, gpu, account=account)
     verdict = judge_run(evidence)
     if problem is not None and not (verdict.is_decided and verdict.causes):
         verdict = SlownessVerdict(_coarse_summary(evidence.account, gpu), is_decided=False, has_steps=False)
     return WhyReport(
         pid=pid,
-        command=subject.command,
-        rank=subject.rank,
-        world_size=subject.world_size,
-        torch_version=None,
+        command=command,
         device=device,
         stages=(OUTSIDE if problem is None else KERNEL,),
         seconds=observed.host.seconds,

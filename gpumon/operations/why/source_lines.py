@@ -8,8 +8,8 @@ from typing import Final
 from gpumon.core.acting_user import acting_as
 from gpumon.core.procfs import effective_uid
 from gpumon.core.text import safe_text
-from gpumon.insight.bottlenecks.causes.settings import IN_SOURCE
-from gpumon.stacks.places import file_text, is_program
+from gpumon.insight.bottlenecks.causes.loop import IN_SOURCE
+from gpumon.stacks.tables import file_text, is_program
 
 _MAX_FILES: Final = 64
 _MAX_BYTES: Final = 2 << 20
@@ -19,9 +19,7 @@ _MAX_LINE: Final = 200
 class SourceLines:
     """Reads the lines of Python files, each file once.
 
-    Args:
-        pid: The process whose files they are; its mount namespace counts.
-        proc: Root of the proc file system.
+    The mount namespace of the process counts.
     """
 
     def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
@@ -31,9 +29,7 @@ class SourceLines:
     def line(self, file: str, number: int) -> str:
         """The line of a file as safe text; empty if it cannot be read.
 
-        Args:
-            file: Its absolute path, which ends in ``.py``.
-            number: The number of the line, from 1.
+        The path is absolute and ends in ``.py``; the first line is number 1.
         """
         if file not in self._files:
             if len(self._files) >= _MAX_FILES:

@@ -26,7 +26,9 @@ def sparkline(values: Sequence[float | None], maximum: float | None, marks: Coll
     """
     cells = ""
     if maximum:
-        cells = "".join(GAP if value is None else _block(min(1.0, value / maximum)) for value in values).lstrip(GAP)
+        shares = (None if value is None else value / maximum for value in values)
+        drawn = (GAP if share is None else IDLE if share < _MIN_SHARE else block(100 * share) for share in shares)
+        cells = "".join(drawn).lstrip(GAP)
     cells = cells.rjust(len(values))
     return "".join(MARK if index in marks else cell for index, cell in enumerate(cells)) if marks else cells
 
@@ -45,7 +47,6 @@ def dotted_history(values: Sequence[float | None], maximum: float | None, marks:
     return "".join(MARK if index in marks else cell for index, cell in enumerate(cells)) if marks else cells
 
 
-def _block(share: float) -> str:
-    if share < _MIN_SHARE:
-        return IDLE
-    return BLOCKS[min(int(share * len(BLOCKS)), len(BLOCKS) - 1)]
+def block(percent: float) -> str:
+    """The block of a share, which is at least the lowest one."""
+    return BLOCKS[max(0, min(int(percent / 100 * len(BLOCKS)), len(BLOCKS) - 1))]

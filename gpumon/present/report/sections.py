@@ -11,6 +11,7 @@ from gpumon.core.units import (
     bytes_text,
     count_text,
     duration_text,
+    megahertz_text,
     percent_text,
     power_text,
     short_time_text,
@@ -27,6 +28,7 @@ _FORMATS: Final[Mapping[str, Callable[[Any], str]]] = {
     "duration": duration_text,
     "bytes": bytes_text,
     "power": power_text,
+    "clock": megahertz_text,
     "energy": lambda value: f"{value:.3g}",
     "share": lambda value: percent_text(100 * value),
     "reasons": lambda value: ", ".join(

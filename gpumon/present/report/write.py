@@ -1,6 +1,6 @@
 """A report as one HTML page, which loads nothing, and as Markdown for a ticket."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 from string import Template
@@ -45,9 +45,14 @@ def report_markdown(report: Mapping[str, Any]) -> str:
         if tables or section.text:
             lines += ["", f"## {section.title}", *(["", _markdown(section.text)] if section.text else [])]
         for table in tables:
-            rows = [table.header, tuple("---" for _ in table.header), *table.rows]
-            lines += ["", *(f"| {' | '.join(map(_markdown, row))} |" for row in rows)]
+            lines += ["", *markdown_table(table)]
     return "\n".join(lines) + "\n"
+
+
+def markdown_table(table: ReportTable) -> Iterator[str]:
+    """The lines of a table of Markdown."""
+    rows = [table.header, tuple("---" for _ in table.header), *table.rows]
+    return (f"| {' | '.join(map(_markdown, row))} |" for row in rows)
 
 
 def _title(report: Mapping[str, Any]) -> str:

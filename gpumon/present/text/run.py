@@ -6,7 +6,7 @@ from typing import Any, Final
 from gpumon.core.metrics import Unit
 from gpumon.core.units import age_text, bytes_text, power_text, short_time_text, value_text
 from gpumon.core.workload_metrics import Measurement
-from gpumon.operations.other_processes import OtherProcess
+from gpumon.operations.gpu_processes import OtherProcess
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.case_table import case_lines, without_cases
 from gpumon.present.paint.bar import progress_bar
@@ -46,8 +46,8 @@ def progress_text(run: WorkloadRun, now: float) -> str:
         sample = run.samples[-1]
         if sample.power_watts is not None:
             parts.append(power_text(sample.power_watts))
-        if sample.clock_hertz is not None:
-            parts.append(value_text(sample.clock_hertz, Unit.HERTZ))
+        if sample.clock_sm_hertz is not None:
+            parts.append(value_text(sample.clock_sm_hertz, Unit.HERTZ))
     return "  ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""The collector as a zip file, for a host where gpumon is not installed: plain Python, about 200 KiB."""
+"""The collector for a host where gpumon is not installed: a zip file of about 200 KiB, or a text for an old Python."""
 
 import io
 import zipfile
@@ -7,8 +7,38 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from gpumon.core.metrics import METRICS
+from gpumon.streams.remote import old_python
+
 _PACKAGE: Final = Path(__file__).resolve().parents[2]
+_ZIP_PYTHON: Final = (3, 10)
+_REDUCED_PYTHON: Final = (3, 6)
 _PARTS: Final = ("__init__.py", "core/*.py", "core/*.txt", "collect/*.py")
+
+
+def collector_for(version: str) -> bytes | None:
+    """The collector for a Python, or None if it is too old.
+
+    Args:
+        version: Its version, such as ``3.8``.
+
+    Raises:
+        ModuleNotFoundError: The binding of NVML is not installed here.
+    """
+    try:
+        major, minor = map(int, version.split("."))
+    except ValueError:
+        return None
+    if (major, minor) >= _ZIP_PYTHON:
+        return collector_bundle()
+    return reduced_collector() if (major, minor) >= _REDUCED_PYTHON else None
+
+
+@cache
+def reduced_collector() -> bytes:
+    """The text of the reduced collector, with the metrics that it does not read."""
+    not_read = sorted(set(METRICS) - set(old_python.METRICS))
+    return f"{Path(old_python.__file__).read_text()}\nNOT_READ = {not_read!r}\n".encode()
 
 
 @cache

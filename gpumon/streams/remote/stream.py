@@ -22,7 +22,7 @@ from gpumon.core.json_text import json_bytes
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_bytes, safe_text
 from gpumon.streams.base import ThreadStream
-from gpumon.streams.remote.bundle import collector_bundle
+from gpumon.streams.remote.bundle import collector_for
 
 CONNECT_SECONDS: Final = 10
 _ALIVE_SECONDS: Final = 5
@@ -40,8 +40,10 @@ _PR_SET_PDEATHSIG: Final = 1
 _PRCTL: Final = ctypes.CDLL(None).prctl
 """Found here: between the fork and the start of ssh, nothing may be loaded."""
 _START: Final = Path(__file__).with_name("start.py")
-_REPLY: Final = b"gpumon: "
-"""Start of a line of `start.py`; frames start with a brace."""
+_PYTHONS: Final = ("python3", *(f"python3.{minor}" for minor in range(14, 9, -1)))
+_IS_NEW: Final = "import sys; sys.exit(sys.version_info < (3, 10))"
+_REPLY: Final = b"gpumon: Python "
+"""Start of a line of `start.py`, before its version; frames start with a brace."""
 _OPTIONS: Final = (
     "-T",
     *("-o", "BatchMode=yes"),
@@ -137,12 +139,14 @@ class RemoteStream(ThreadStream):
             if not line:
                 return True
             if line.startswith(_REPLY):
-                if not line.startswith(_REPLY + b"ready"):
-                    connection.reply = safe_bytes(line.removeprefix(_REPLY).rstrip())
-                    return False
                 if not has_own_collector:
+                    version = safe_bytes(line.removeprefix(_REPLY).rstrip())
+                    collector = collector_for(version)
+                    if collector is None:
+                        connection.old_python = version
+                        return False
                     has_own_collector = True
-                    connection.send_bundle(collector_bundle(), limit)
+                    connection.send_bundle(collector, limit)
                     end = time.monotonic() + limit
                 continue
             try:
@@ -165,27 +169,31 @@ class RemoteStream(ThreadStream):
         """Why a connection ended, in a sentence."""
         if is_silent:
             return _problem("The host sends no frames.", "gpumon connects again.", ProblemCode.UNRESPONSIVE)
-        if connection.reply:
-            remedy = "The collector needs Python 3.10 or later there, or gpumon."
-            return _problem(f"The host has only {connection.reply}.", remedy, ProblemCode.NOT_SUPPORTED)
+        if connection.old_python:
+            remedy = "The collector needs Python 3.6 or later there, or gpumon."
+            return _problem(f"The host has only Python {connection.old_python}.", remedy, ProblemCode.NOT_SUPPORTED)
         text = connection.error_text()
         code = connection.exit_code
         if code == SSH_FAILED:
             remedy = next((hint for start, hint in _HINTS if start in text), "")
             return _problem(f"ssh failed: {text or 'it gave no reason'}.", remedy)
         if code == 127:
-            remedy = "Install Python 3.10 or gpumon there."
+            remedy = "Install Python 3.6 or later, or gpumon, there."
             return _problem("The host has neither gpumon nor python3.", remedy, ProblemCode.NOT_FOUND)
         detail = f": {text}" if text else ""
         return _problem(f"The collector on the host ended with code {code}{detail}.", "gpumon connects again.")
 
 
 def remote_command(interval: float) -> str:
-    """The command line for the shell of the other host: gpumon if it is installed, else Python with our collector."""
+    """The command line for the shell of the other host: gpumon if it is installed, else Python with our collector.
+
+    That is the first Python of `_PYTHONS` from 3.10 on, or else python3, which may be an old one.
+    """
     program = f"{_START.read_text()}\nstart({interval!r})\n"
     script = (
-        f"command -v gpumon >/dev/null 2>&1 && exec gpumon record - --interval {interval:g}; "
-        f"exec python3 -c {shlex.quote(program)}"
+        f"command -v gpumon >/dev/null 2>&1 && exec gpumon record - --interval {interval:g}; p={shlex.quote(program)}; "
+        f'for i in {" ".join(_PYTHONS)}; do $i -c {shlex.quote(_IS_NEW)} 2>/dev/null && exec $i -c "$p"; done; '
+        'exec python3 -c "$p"'
     )
     return f"exec sh -c {shlex.quote(script)}"
 
@@ -227,11 +235,11 @@ class SshConnection:
     """The pipes of one ssh process.
 
     Attributes:
-        reply: What the other host lacks, or empty.
+        old_python: The version of the Python of the host if it is too old, or empty.
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self.reply = ""
+        self.old_python = ""
         self._process = process
         self._output = _descriptor(process.stdout)
         self._errors: int | None = _descriptor(process.stderr)

@@ -1,11 +1,10 @@
 """The alerts screen: what is wrong, since when, the evidence, and what to do."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 
 from gpumon.health.alerts import Severity
 from gpumon.present.alerts import (
@@ -20,6 +19,7 @@ from gpumon.present.alerts import (
 )
 from gpumon.present.top_line import title_line
 from gpumon.session.view_state import OomNotice, ViewState
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import AcknowledgeRequested, ViewStateRequested
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.screens.device import DeviceScreen
@@ -28,7 +28,6 @@ from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.table_view import TableView
 from gpumon.ui.widgets.text_lines import TextLines
 
-_CONDITIONAL_ACTIONS: Final = ("acknowledge", "explain_oom")
 _MIN_HEIGHT_FOR_TITLE: Final = 14
 """Lower terminals have no title, and no rules that were skipped below alerts."""
 _PANE_SHARE: Final = 0.35
@@ -47,49 +46,41 @@ class AlertsScreen(ViewScreen[None]):
     PAGE: ClassVar[str] = "docs/alerts.md"
     TAB: ClassVar[str] = "Alerts"
     AUTO_FOCUS: ClassVar[str] = "#alerts"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "acknowledge", "Acknowledge", id="alerts.acknowledge", tooltip="Count it no more while it stands"),
-        Binding(
-            "e", "explain_oom", "Explain", id="alerts.explain-selected", tooltip="Why the process ran out of memory"
-        ),
-        Binding("escape", "app.pop_screen", "Back", id="alerts.back", tooltip="Back to the previous screen"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("alerts.acknowledge", "Acknowledge", "Count it no more while it stands"),
+        key("alerts.explain-selected", "Explain", "Why the process ran out of memory", "explain_oom"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
         self._alerts = TableView[AlertRow](LineTable(id="alerts"), row_key)
         self._ooms: Sequence[OomNotice] = ()
-        self._available: tuple[bool, ...] = ()
         self._wanted: str | None = None
         """The device whose first alert is to be selected."""
 
     def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="title")
-        yield TextLines(id="headline")
+        yield from self.compose_top("title", "headline")
         yield self._alerts
         yield TextLines(id="pane")
         yield TextLines(id="coverage")
         yield Footer()
 
     def show(self, scene: ViewState) -> None:
-        """Draws the alerts."""
         width, height = self.size
         rows = alert_rows(scene)
         self._ooms = scene.probes.ooms
-        with self.app.batch_update():
-            is_low = height < _MIN_HEIGHT_FOR_TITLE
-            self._lines("title").show([] if is_low else [title_line("Alerts", "", width)])
-            self._lines("headline").show([headline(scene.alerts)])
-            self._alerts.show(ALERT_COLUMNS, rows)
-            if self._wanted is not None:
-                keys = [row_key(row) for row in rows if row.alert.device_key == self._wanted]
-                self._alerts.table.select(keys[0] if keys else "")
-                self._wanted = None
-            share = _COVERAGE_SHARE if rows else _COVERAGE_SHARE_WITHOUT_ALERTS
-            coverage_height = min(max(1, int(height * share)), self._room - (self._pane_height if rows else 0))
-            self._lines("coverage").show(coverage_lines(scene, width, max(0, coverage_height)))
-            self.show_pane()
+        is_low = height < _MIN_HEIGHT_FOR_TITLE
+        self._lines("title").show([] if is_low else [title_line("Alerts", "", width)])
+        self._lines("headline").show([headline(scene.alerts)])
+        self._alerts.show(ALERT_COLUMNS, rows)
+        if self._wanted is not None:
+            keys = [row_key(row) for row in rows if row.alert.device_key == self._wanted]
+            self._alerts.table.select(keys[0] if keys else "")
+            self._wanted = None
+        share = _COVERAGE_SHARE if rows else _COVERAGE_SHARE_WITHOUT_ALERTS
+        coverage_height = min(max(1, int(height * share)), self._room - (self._pane_height if rows else 0))
+        self._lines("coverage").show(coverage_lines(scene, width, max(0, coverage_height)))
+        self.show_pane()
 
     def select(self, device_key: str | None) -> None:
         """Select the first alert of a device, as soon as the alerts are drawn."""
@@ -102,10 +93,7 @@ class AlertsScreen(ViewScreen[None]):
         selected = self._alerts.selected
         pane = [] if selected is None else pane_lines(selected, self.size.width, self._pane_height)
         self._lines("pane").show(pane)
-        available = tuple(bool(self.check_action(action, ())) for action in _CONDITIONAL_ACTIONS)
-        if available != self._available:
-            self._available = available
-            self.refresh_bindings()
+        self.follow_conditions()
 
     @on(LineTable.RowChosen)
     def open_device(self, chosen: LineTable.RowChosen) -> None:
@@ -114,14 +102,10 @@ class AlertsScreen(ViewScreen[None]):
         if row is not None and row.alert.device_key is not None:
             self.app.push_screen(DeviceScreen(row.alert.device_key))
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the keys that do not apply to the selected alert."""
-        if action == "acknowledge":
-            row = self._alerts.selected
-            return row is not None and row.ended_ago_seconds is None and row.alert.severity is not Severity.INFO
-        if action == "explain_oom":
-            return self._oom is not None
-        return super().check_action(action, parameters)
+    def conditions(self) -> Mapping[str, bool]:
+        row = self._alerts.selected
+        can_count = row is not None and row.ended_ago_seconds is None and row.alert.severity is not Severity.INFO
+        return {"acknowledge": can_count, "explain_oom": self._oom is not None}
 
     def action_acknowledge(self) -> None:
         if self._alerts.selected is not None:
@@ -149,6 +133,3 @@ class AlertsScreen(ViewScreen[None]):
         """The file about the out-of-memory error that the selected alert reports."""
         selected = self._alerts.selected
         return None if selected is None else oom_of(selected.alert, self._ooms)
-
-    def _lines(self, name: str) -> TextLines:
-        return self.query_one(f"#{name}", TextLines)

@@ -1,20 +1,25 @@
 """Base classes of the screens."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen, Screen
 
 from gpumon.core.model import Process
-from gpumon.present.paint.line import plain
+from gpumon.core.problems import CommandError
+from gpumon.present.paint.line import Line, plain
+from gpumon.present.paint.table import TableRow
+from gpumon.present.top_line import title_line
 from gpumon.session.app_session import Demand
 from gpumon.session.background import ResultT, run_in_background
 from gpumon.session.view_state import ViewState
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import ViewStateRequested
-from gpumon.ui.widgets.line_table import LineTable
+from gpumon.ui.widgets.footer import Footer
+from gpumon.ui.widgets.line_table import MARGIN, LineTable
 from gpumon.ui.widgets.text_lines import TextLines, TopLine
 
 DismissT = TypeVar("DismissT")
@@ -49,9 +54,41 @@ class BaseScreen(Screen[DismissT]):
         lines += [line for lines in self.query("VerticalScroll TextLines").results(TextLines) for line in lines.lines]
         return "\n".join(plain(line).rstrip() for line in lines)
 
+    def conditions(self) -> Mapping[str, bool]:
+        """Whether each action that does not always apply has a use now; the keys of the others are hidden."""
+        return {}
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.conditions().get(action, True) and super().check_action(action, parameters)
+
     def in_background(self, work: Callable[[], ResultT], then: Callable[[ResultT], None]) -> None:
         """Run ``work`` in a thread, then call ``then`` with its result, unless the screen has closed."""
         run_in_background(work, then, self.call_later)
+
+    def attempt(self, work: Callable[[], ResultT], then: Callable[[ResultT | CommandError], None]) -> None:
+        """The same for ``work`` that may raise a `CommandError`, which is its result then."""
+
+        def result() -> ResultT | CommandError:
+            try:
+                return work()
+            except CommandError as error:
+                return error
+
+        self.in_background(result, then)
+
+    def report_saved(self, result: object) -> None:
+        """Show where something was saved, or why it could not be written."""
+        if isinstance(result, CommandError):
+            self.notify(str(result), severity="error", markup=False)
+        else:
+            self.notify(f"Saved {result}", markup=False)
+
+    def show_title(self, title: str, details: str = "") -> None:
+        """Draw the title, with details at its right side."""
+        self._lines("title").show([title_line(title, details, self.size.width)])
+
+    def _lines(self, name: str) -> TextLines:
+        return self.query_one(f"#{name}", TextLines)
 
 
 class BaseModalScreen(BaseScreen[DismissT], ModalScreen[DismissT]):
@@ -60,10 +97,10 @@ class BaseModalScreen(BaseScreen[DismissT], ModalScreen[DismissT]):
     The keys that quit gpumon and show the help close it, as the key does that leads back.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "close", "Close", show=False, id="modal.quit", tooltip="Close the dialog"),
-        Binding("question_mark,f1", "close", "Close", show=False, id="modal.help", tooltip="Close the dialog"),
-        Binding("ctrl+l", "app.redraw", "Redraw", show=False, id="modal.redraw", tooltip="Redraw the complete screen"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("modal.quit", "Close", "Close the dialog", "close", show=False),
+        key("modal.help", "Close", "Close the dialog", "close", show=False),
+        key("modal.redraw", "Redraw", "Redraw the complete screen", "app.redraw", show=False),
     ]
 
     async def action_close(self) -> None:
@@ -86,6 +123,7 @@ class ViewScreen(BaseScreen[DismissT]):
     It sends messages to the app for everything that it wants done.
     """
 
+    BINDINGS: ClassVar[Bindings] = [key("view.back", "Back", "Back to the previous screen", "app.pop_screen")]
     TAB: ClassVar[str] = ""
     """Name of its tab in the top line."""
     SELECTS_DEVICE: ClassVar[bool] = False
@@ -93,6 +131,7 @@ class ViewScreen(BaseScreen[DismissT]):
     LISTS_PROCESSES: ClassVar[bool] = False
     """Whether it has a table of the processes of all GPUs."""
     _top: TopLine | None = None
+    _conditions: Mapping[str, bool] = MappingProxyType({})
 
     @property
     def device_key(self) -> str | None:
@@ -107,10 +146,11 @@ class ViewScreen(BaseScreen[DismissT]):
     def select_device(self, step: int) -> None:
         """Go to the GPU that is ``step`` places further; the first one follows the last one."""
 
-    def compose_top(self) -> ComposeResult:
-        """The first line: the tabs, the host and the source; `draw` keeps it up to date."""
+    def compose_top(self, *names: str) -> ComposeResult:
+        """The first line: the tabs, the host and the source, which `draw` keeps up to date; then lines with an id."""
         self._top = TopLine(self.TAB)
         yield self._top
+        yield from (TextLines(id=name) for name in names)
 
     def draw(self, state: ViewState, tab_keys: Mapping[str, str]) -> None:
         """Draw the top line, with the key of each tab, and the rest of the screen."""
@@ -118,6 +158,14 @@ class ViewScreen(BaseScreen[DismissT]):
             if self._top is not None:
                 self._top.show_state(state, tab_keys)
             self.show(state)
+            self.follow_conditions()
+
+    def follow_conditions(self) -> None:
+        """Show the keys that apply now, if others did before."""
+        conditions = self.conditions()
+        if conditions != self._conditions:
+            self._conditions = conditions
+            self.refresh_bindings()
 
     def show(self, state: ViewState) -> None:
         """Draw a state; nothing is sent to the terminal for what has not changed."""
@@ -140,3 +188,23 @@ class ViewScreen(BaseScreen[DismissT]):
         """Draw again, because lines are made for a width."""
         if self.is_current:
             self.post_message(ViewStateRequested())
+
+
+class TextScreen(ViewScreen[DismissT]):
+    """A title, and a text that scrolls."""
+
+    TEXT_ID: ClassVar[str] = "lines"
+
+    def compose(self) -> ComposeResult:
+        yield from self.compose_top("title")
+        yield LineTable(id=self.TEXT_ID, choosable=False)
+        yield Footer()
+
+    @property
+    def text_width(self) -> int:
+        """Cells of a line of the text."""
+        return max(1, self.size.width - MARGIN - 1)
+
+    def show_text(self, lines: Iterable[Line]) -> None:
+        """Replace the text."""
+        self.query_one(LineTable).show([TableRow(str(number), text) for number, text in enumerate(lines)])

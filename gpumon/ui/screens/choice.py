@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
 from gpumon.core.model import Frame
@@ -15,6 +14,7 @@ from gpumon.present.paint.table import Column, TableRow
 from gpumon.present.table_state import sort_letters, sort_line, sort_marks, sorted_by, visible_columns
 from gpumon.session.table_memory import TableState
 from gpumon.session.wait_registry import WaitChoice
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.screens.base import BaseModalScreen
 from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.line_table import LineTable
@@ -42,8 +42,8 @@ class TickItem(NamedTuple):
 class TickTable(LineTable, inherit_bindings=True):
     """Rows with a tick."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "Select", id="ticks.open", tooltip="Set or remove the tick"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("ticks.open", "Select", "Set or remove the tick", "choose"),
     ]
 
 
@@ -63,8 +63,8 @@ class ChoiceScreen(BaseModalScreen[ChosenT]):
         LineTable { height: auto; max-height: 100%; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "done", "Done", id="ticks.back", tooltip="Apply the choice, and go back"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("ticks.back", "Done", "Apply the choice, and go back", "done"),
     ]
 
     LABEL_WIDTH: ClassVar[int] = 24
@@ -94,7 +94,6 @@ class ChoiceScreen(BaseModalScreen[ChosenT]):
         self.draw()
 
     def draw(self) -> None:
-        """Draw the list."""
         width = max(1, self.query_one("#choice-box").content_size.width or self.app.size.width)
         choices = self.choices()
         rows = []
@@ -105,7 +104,7 @@ class ChoiceScreen(BaseModalScreen[ChosenT]):
             rows.append(TableRow(choice.id, line(text, Span(note, Role.DIM))))
         table = self.query_one("#choices", LineTable)
         table.styles.height = max(1, min(len(rows), self.app.size.height - 2))
-        self.query_one("#choice-title", TextLines).show([line(Span(self._title.ljust(width), Role.HEADING))])
+        self._lines("choice-title").show([line(Span(self._title.ljust(width), Role.HEADING))])
         table.show(rows)
 
     @on(LineTable.RowChosen)
@@ -131,8 +130,8 @@ class ColumnChoiceScreen(ChoiceScreen[TableState]):
         state: How the table is arranged now.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "sort", "Sort", id="columns.sort", tooltip="Sort by this column; again for the other direction"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("columns.sort", "Sort", "Sort by this column; again for the other direction"),
     ]
 
     def __init__(self, columns: Sequence[Column[Any]], state: TableState) -> None:
@@ -206,9 +205,9 @@ class SortPicker(BaseModalScreen[str]):
     """
 
     DEFAULT_CSS = "SortPicker { align: left bottom; TextLines { background: $panel; } }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "Cancel", id="sort-picker.back", tooltip="Keep the order"),
-        Binding("s", "dismiss('')", "Unsorted", id="sort-picker.sort", tooltip="The natural order"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("sort-picker.back", "Cancel", "Keep the order", "dismiss"),
+        key("sort-picker.sort", "Unsorted", "The natural order", "dismiss('')"),
     ]
 
     def __init__(self, columns: Sequence[Column[Any]], state: TableState) -> None:
@@ -231,11 +230,7 @@ class SortPicker(BaseModalScreen[str]):
 
 
 class ThemePicker(BaseModalScreen[None]):
-    """The themes; the one under the cursor is shown at once.
-
-    Args:
-        names: Their names.
-    """
+    """The themes; the one under the cursor is shown at once."""
 
     AUTO_FOCUS: ClassVar[str] = "#themes"
     DEFAULT_CSS = """
@@ -244,9 +239,9 @@ class ThemePicker(BaseModalScreen[None]):
         #themes { width: 24; height: auto; max-height: 100%; background: $surface; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("T", "next", "Next", id="theme-picker.theme", tooltip="Next theme"),
-        Binding("escape", "restore", "Cancel", id="theme-picker.back", tooltip="Keep the theme of before"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("theme-picker.theme", "Next", "Next theme", "next"),
+        key("theme-picker.back", "Cancel", "Keep the theme of before", "restore"),
     ]
 
     def __init__(self, names: Sequence[str]) -> None:

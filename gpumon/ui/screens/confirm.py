@@ -5,7 +5,6 @@ from typing import ClassVar, Final, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Button, Static
 from textual.widgets.button import ButtonVariant
@@ -16,6 +15,7 @@ from gpumon.operations.signals import SentSignal, SignalRefusal, SignalTarget
 from gpumon.operations.workload import StartQuestion
 from gpumon.present.process_questions import SIGNAL_ORDER, foreign_question, signal_question
 from gpumon.present.workload_text import resources_text
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.screens.base import BaseModalScreen
 
 AnswerT = TypeVar("AnswerT")
@@ -31,10 +31,10 @@ class ConfirmDialog(BaseModalScreen[AnswerT]):
     """
 
     AUTO_FOCUS: ClassVar[str] = "#no"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "answer(False)", "Cancel", id="dialog.back", tooltip="Close without an effect"),
-        Binding("up", "app.focus_previous", "Previous", show=False, id="dialog.up", tooltip="Previous button"),
-        Binding("down", "app.focus_next", "Next", show=False, id="dialog.down", tooltip="Next button"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("dialog.back", "Cancel", "Close without an effect", "answer(False)"),
+        key("dialog.up", "Previous", "Previous button", "app.focus_previous", keys="up", show=False),
+        key("dialog.down", "Next", "Next button", "app.focus_next", keys="down", show=False),
     ]
 
     def __init__(self, text: str, label: str) -> None:
@@ -74,8 +74,8 @@ class QuitDialog(ConfirmDialog[bool]):
         text = f"{counted(running_count, 'workload')} started here {verb} running. Quitting stops {them}.\n"
         super().__init__(text, "Quit")
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "answer(True)", "Quit", show=False, id="quit-dialog.quit", tooltip="Quit anyway"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("quit-dialog.quit", "Quit", "Quit anyway", "answer(True)", show=False),
     ]
 
     def action_answer(self, confirmed: bool) -> None:

@@ -4,16 +4,13 @@ from typing import ClassVar, Final
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 
 from gpumon.present.cost import CALL_COLUMNS, CallRow, call_note, call_rows, cost_entries, missing_calls_entry
-from gpumon.present.top_line import title_line
 from gpumon.session.app_session import Demand
 from gpumon.session.view_state import ViewState
 from gpumon.ui.screens.entries import EntriesScreen
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.table_view import TableView
-from gpumon.ui.widgets.text_lines import TextLines
 
 _OTHER_LINES: Final = 5
 """Tabs, title, the two lines of the note and the footer."""
@@ -25,9 +22,6 @@ class CostScreen(EntriesScreen[None]):
     """The costs up to now; rates are those of the last seconds."""
 
     PAGE: ClassVar[str] = "docs/costs.md"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back", id="cost.back", tooltip="Back to the previous screen"),
-    ]
 
     @property
     def demand(self) -> Demand:
@@ -43,25 +37,20 @@ class CostScreen(EntriesScreen[None]):
         yield self._calls
 
     def show(self, state: ViewState) -> None:
-        """Draw the costs of a state."""
         if not state.costs:
             return
-        title = title_line("Costs of gpumon", "", self.size.width)
         counted = [sample.calls for sample in state.costs if sample.calls.calls]
         calls = call_rows(counted[-1], counted[0]) if counted else []
         entries = [*cost_entries(state.costs[-1], state.costs[0], state.frame)]
         if not counted:
             entries.append(missing_calls_entry(has_collector=bool(state.costs[-1].collectors)))
-        with self.app.batch_update():
-            self.query_one("#title", TextLines).show([title])
-            self._calls.display = bool(counted)
-            room = self.size.height - _OTHER_LINES
-            call_lines = min(len(calls), _MIN_CALLS) + self._calls.frame_height if counted else 0
-            self.query_one("#details", LineTable).styles.height = max(
-                _MIN_ENTRIES, min(len(entries), room - call_lines)
-            )
-            self._calls.show(CALL_COLUMNS, calls)
-            self.show_entries(entries)
+        self.show_title("Costs of gpumon")
+        self._calls.display = bool(counted)
+        room = self.size.height - _OTHER_LINES
+        call_lines = min(len(calls), _MIN_CALLS) + self._calls.frame_height if counted else 0
+        self.query_one("#details", LineTable).styles.height = max(_MIN_ENTRIES, min(len(entries), room - call_lines))
+        self._calls.show(CALL_COLUMNS, calls)
+        self.show_entries(entries)
 
     @property
     def note(self) -> str:

@@ -1,17 +1,15 @@
 """One GPU: charts of the chosen metrics on one time axis, throttling and events below them, and every value."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 
 from gpumon.core.model import Device
-from gpumon.core.problems import CommandError
 from gpumon.core.store import DeviceHistory
-from gpumon.operations.save import Table, TimeRange, history_table, save
+from gpumon.operations.csv_table import TimeRange, history_table, save
 from gpumon.present.chart_lines import axis_line, chart_lines, labels_width
 from gpumon.present.device import (
     DEFAULT_METRICS,
@@ -31,9 +29,9 @@ from gpumon.present.paint.area import GUTTER
 from gpumon.present.paint.line import Line
 from gpumon.present.time_axis import TimeWindow
 from gpumon.present.time_view import moment_text
-from gpumon.present.top_line import title_line
 from gpumon.session.app_session import Demand
 from gpumon.session.view_state import ViewState
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import ViewStateRequested
 from gpumon.ui.screens.base import next_key
 from gpumon.ui.screens.chart_choices import metric_choices, overlay_choices
@@ -64,10 +62,10 @@ A GPU OVER TIME
                  ┆ a workload of gpumon, ! the GPU or an alert, X an Xid
                  error, x the driver
 """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "choose", "Metrics", id="device.choose", tooltip="Choose the charts"),
-        Binding("o", "overlay", "Overlay", id="device.overlay", tooltip="Draw several GPUs in the same charts"),
-        Binding("S", "save", "Save", id="device.save", tooltip="Save the values of the charts as a CSV file"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("device.choose", "Metrics", "Choose the charts"),
+        key("device.overlay", "Overlay", "Draw several GPUs in the same charts"),
+        key("device.save", "Save", "Save the values of the charts as a CSV file"),
     ]
 
     def __init__(self, key: str, metrics: Sequence[str] = ()) -> None:
@@ -82,7 +80,6 @@ A GPU OVER TIME
 
     @property
     def device_key(self) -> str:
-        """The device."""
         return self.key
 
     def select_device(self, step: int) -> None:
@@ -104,20 +101,16 @@ A GPU OVER TIME
 
     def show(self, state: ViewState) -> None:
         """Draw the device; once it is gone, its last values."""
-        device = next((device for device in state.frame.devices if device.key == self.key), None)
-        is_gone = device is None
+        device = state.frame.device(self.key)
+        gone = "  is gone; last values" if device is None else ""
         self._device = device = device or self._device
         self._state = state
-        width = self.size.width
-        with self.app.batch_update():
-            if device is None:
-                self.query_one("#title", TextLines).show([title_line("This GPU is gone", "", width)])
-                return
-            gone = "  is gone; last values" if is_gone else ""
-            title = title_line(f"{title_text(device, state.frame)}{gone}", "", width)
-            self.query_one("#title", TextLines).show([title])
-            self.query_one("#banner", TextLines).show(self._banner(state))
-            self._show_history(state, device)
+        if device is None:
+            self.show_title("This GPU is gone")
+            return
+        self.show_title(f"{title_text(device, state.frame)}{gone}")
+        self._lines("banner").show(self._banner(state))
+        self._show_history(state, device)
 
     def _show_history(self, state: ViewState, device: Device) -> None:
         """Show the charts, the lines aligned with them, and the table."""
@@ -126,9 +119,9 @@ A GPU OVER TIME
         tracks = self._tracks(state, device)
         window = self._window(state, history, tracks)
         lines = self._chart_lines(state, history, tracks, window, plan) if plan.charts else []
-        self.query_one("#charts", TextLines).show(lines)
+        self._lines("charts").show(lines)
         heading = heading_line(plan.charts, len(self.charts), self.size.width)
-        self.query_one("#values-heading", TextLines).show([heading] if plan.reasons else [])
+        self._lines("values-heading").show([heading] if plan.reasons else [])
         more = () if history is None else history_entries(history, window, state.frame.monotonic_seconds)
         self.show_entries(chain(device_entries(device), more))
 
@@ -181,14 +174,7 @@ A GPU OVER TIME
         time_range = TimeRange(window.first, window.last, window.column_seconds)
         table = history_table(history.timeline, metrics, self._device, self._state.frame, time_range)
         name = f"gpumon-gpu{self._device.index}"
-        self.in_background(lambda: _save(table, name), self._report_saved)
-
-    def _report_saved(self, result: Path | CommandError) -> None:
-        """Show where the file is, or why it could not be written."""
-        if isinstance(result, CommandError):
-            self.notify(str(result), severity="error", markup=False)
-        else:
-            self.notify(f"Saved {result}", markup=False)
+        self.attempt(partial(save, table, name), self.report_saved)
 
     def action_choose(self) -> None:
         metrics = [chart.metric for chart in self.charts]
@@ -210,10 +196,3 @@ A GPU OVER TIME
         """Draw the chosen GPUs; fewer than two stand for the GPU of this screen alone."""
         self._overlay = keys if keys is not None and len(keys) > 1 else ()
         self.post_message(ViewStateRequested())
-
-
-def _save(table: Table, name: str) -> Path | CommandError:
-    try:
-        return save(table, name)
-    except CommandError as error:
-        return error

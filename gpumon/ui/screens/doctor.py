@@ -2,25 +2,18 @@
 
 from typing import ClassVar
 
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-
 from gpumon.health.checks import Check
 from gpumon.operations.doctor.examination import DoctorOptions, Examination
 from gpumon.present.doctor import doctor_rows, summary
 from gpumon.present.paint.table import TableRow
-from gpumon.present.top_line import title_line
 from gpumon.session.view_state import ViewState
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import ViewStateRequested
-from gpumon.ui.screens.base import ViewScreen
-from gpumon.ui.widgets.footer import Footer
-from gpumon.ui.widgets.line_table import MARGIN, LineTable
-from gpumon.ui.widgets.text_lines import TextLines
-
-_SCROLL_BAR = 1
+from gpumon.ui.screens.base import TextScreen
+from gpumon.ui.widgets.line_table import LineTable
 
 
-class DoctorScreen(ViewScreen[None]):
+class DoctorScreen(TextScreen[None]):
     """The checks of this host, whatever host the other screens show.
 
     Args:
@@ -29,9 +22,9 @@ class DoctorScreen(ViewScreen[None]):
 
     PAGE: ClassVar[str] = "docs/doctor.md"
     TAB: ClassVar[str] = "Doctor"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back", id="doctor.back", tooltip="Back to all GPUs"),
-        Binding("r", "again", "Check again", id="doctor.run", tooltip="Run every check again"),
+    TEXT_ID: ClassVar[str] = "checks"
+    BINDINGS: ClassVar[Bindings] = [
+        key("doctor.run", "Check again", "Run every check again", "again"),
     ]
 
     def __init__(self, options: DoctorOptions | None = None) -> None:
@@ -49,14 +42,7 @@ class DoctorScreen(ViewScreen[None]):
         """Whether all checks have arrived."""
         return self._examination is not None and self._examination.is_over
 
-    def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="title")
-        yield LineTable(id="checks", choosable=False)
-        yield Footer()
-
     def on_mount(self) -> None:
-        """Starts the examination."""
         self.action_again()
 
     def on_unmount(self) -> None:
@@ -64,14 +50,12 @@ class DoctorScreen(ViewScreen[None]):
         self._close()
 
     def show(self, scene: ViewState) -> None:
-        """Draws the results so far."""
         is_over = self.is_over  # read before the checks, so that the last ones are not missed
-        checks, width = self.checks, self.size.width
+        checks = self.checks
         title = f"Doctor{'' if scene.is_this_host else ' (this host)'}{'' if is_over else ', running'}"
-        rows = doctor_rows(checks, max(1, width - MARGIN - _SCROLL_BAR), is_over=is_over)
-        with self.app.batch_update():
-            self.query_one("#title", TextLines).show([title_line(title, summary(checks), width)])
-            self.query_one("#checks", LineTable).show([TableRow(*row) for row in rows])
+        rows = doctor_rows(checks, self.text_width, is_over=is_over)
+        self.show_title(title, summary(checks))
+        self.query_one(LineTable).show([TableRow(*row) for row in rows])
 
     def action_again(self) -> None:
         self._close()

@@ -8,7 +8,7 @@ from textual.widgets import Button, Static
 from gpumon.core.allocator import EmptyCacheResult
 from gpumon.core.model import Device, Frame
 from gpumon.operations.empty_cache import explain_emptied
-from gpumon.operations.torch_processes import Owner
+from gpumon.operations.gpu_processes import Owner
 from gpumon.present.process_questions import cache_question, failed_text, requested_text
 from gpumon.probe.messages import RequestKind
 from gpumon.session.view_state import ProbeRequest, ViewState

@@ -12,7 +12,6 @@ from gpumon.present.paint.table import TableRow
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.line_table import LineTable
-from gpumon.ui.widgets.text_lines import TextLines
 
 ResultT = TypeVar("ResultT")
 NotedRow = tuple[TableRow, str]
@@ -26,8 +25,7 @@ class EntriesScreen(ViewScreen[ResultT]):
         self._notes: list[str] = []
 
     def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="title")
+        yield from self.compose_top("title")
         yield from self.compose_above()
         yield LineTable(id="details", choosable=False)
         yield from self.compose_below()

@@ -1,10 +1,10 @@
 """A text area for a log or a traceback, and the explanation of the errors in it."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.timer import Timer
 from textual.widgets import Input, TextArea
 
@@ -19,8 +19,8 @@ from gpumon.operations.evidence import DRIVER_FILES, with_evidence
 from gpumon.present.error_list import ERROR_COLUMNS, EXAMPLE, FREQUENT, ErrorRow, recent_rows
 from gpumon.present.explain import SAMPLE, FixLine, explanation_lines, hint_lines, reading_lines, section_lines
 from gpumon.present.paint.table import TableRow
-from gpumon.present.top_line import title_line
 from gpumon.session.view_state import OomNotice, ViewState
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import ViewStateRequested
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.screens.oom import OomScreen
@@ -37,8 +37,8 @@ _TYPING_PAUSE_SECONDS: Final = 0.2
 class FixTable(LineTable, inherit_bindings=True):
     """The lines of an explanation; the cursor goes from one thing to do to the next, and else from line to line."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("Y", "copy_all", "Copy all", id="fixes.copy-all", tooltip="Copy the code of every fix"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("fixes.copy-all", "Copy all", "Copy the code of every fix"),
     ]
 
     def __init__(self) -> None:
@@ -93,11 +93,11 @@ class ExplainScreen(ViewScreen[None]):
     PAGE: ClassVar[str] = "docs/explain.md"
     TAB: ClassVar[str] = "Explain"
     AUTO_FOCUS: ClassVar[str] = ""
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "More", id="explain.open", tooltip="Other fixes and sources"),
-        Binding("escape", "leave", "Back", id="explain.back", tooltip="Leave the text; again: go back and discard it"),
-        Binding("tab", "app.focus_next", "Switch", id="explain.next-field", tooltip="Between text and explanation"),
-        Binding("ctrl+n", "clear", "New", id="explain.new", tooltip="Clear the text, to type or paste another one"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("explain.open", "More", "Other fixes and sources"),
+        key("explain.back", "Back", "Leave the text; again: go back and discard it", "leave"),
+        key("explain.next-field", "Switch", "Between text and explanation", "app.focus_next"),
+        key("explain.new", "New", "Clear the text, to type or paste another one", "clear"),
     ]
 
     def __init__(self, text: str = "", title: str = "Explain an error", error_id: str = "") -> None:
@@ -124,8 +124,7 @@ class ExplainScreen(ViewScreen[None]):
         self._is_collecting_evidence = False
 
     def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="title")
+        yield from self.compose_top("title")
         yield PasteArea(self._initial_text, id="pasted")
         yield TextLines(id="hint")
         yield self._errors
@@ -141,23 +140,20 @@ class ExplainScreen(ViewScreen[None]):
 
     def show(self, state: ViewState) -> None:
         """Draws the explanation, a notice that the text is being read, or what can be explained."""
-        width = self.size.width
-        room = max(1, width - 2)
+        room = max(1, self.size.width - 2)
         self._ooms, recent = state.probes.ooms, recent_rows(state)
         if recent != self._recent or not self._rows:
             self._recent = recent
             self._rows = (*recent, *self._catalogue)
-        with self.app.batch_update():
-            self._show_part()
-            title = self._title if self._error is None else self._error.title
-            self.query_one("#title", TextLines).show([title_line(title, "", width)])
-            if self._shows_list:
-                self.query_one("#hint", TextLines).show(hint_lines(room))
-                self._errors.show(ERROR_COLUMNS, self._rows)
-            else:
-                self._table.show_lines(self._lines(room))
+        self._show_part()
+        self.show_title(self._title if self._error is None else self._error.title)
+        if self._shows_list:
+            self._lines("hint").show(hint_lines(room))
+            self._errors.show(ERROR_COLUMNS, self._rows)
+        else:
+            self._table.show_lines(self._explained(room))
 
-    def _lines(self, room: int) -> list[FixLine]:
+    def _explained(self, room: int) -> list[FixLine]:
         if self.explanation is not None:
             return explanation_lines(self.explanation, room, is_long=self.is_long)
         if self._error is not None:
@@ -215,9 +211,8 @@ class ExplainScreen(ViewScreen[None]):
         self._table.action_move(-1 << 30)
         self.post_message(ViewStateRequested())
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the key that shows more of an answer while there is none."""
-        return self.explanation is not None if action == "open" else super().check_action(action, parameters)
+    def conditions(self) -> Mapping[str, bool]:
+        return {"open": self.explanation is not None}
 
     def action_leave(self) -> None:
         """Leave the text area, whose text contains every letter that is typed; then the entry; then the screen."""
@@ -291,7 +286,6 @@ class ExplainScreen(ViewScreen[None]):
     def _set_explanation(self, explanation: Explanation | None) -> None:
         self.explanation = explanation
         self._table.action_move(-1 << 30)
-        self.refresh_bindings()
         self.post_message(ViewStateRequested())
 
 

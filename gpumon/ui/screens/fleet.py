@@ -1,17 +1,24 @@
 """The fleet: a map of all hosts, tables of hosts, GPUs, jobs and users, what stands out, and the usage."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 
 from gpumon.fleet.settings import FleetSettings, HostsSettings
 from gpumon.operations.fleet.history import device_key
-from gpumon.operations.fleet.promql import FleetList, finding_query, list_query
+from gpumon.operations.fleet.queries import (
+    DEFAULT_SECONDS,
+    RANGES,
+    FleetList,
+    UsageRow,
+    finding_query,
+    list_query,
+    usage_query,
+    with_users,
+)
 from gpumon.operations.fleet.report import FleetGroup, FleetReport
-from gpumon.operations.fleet.usage import DEFAULT_SECONDS, RANGES, UsageRow, usage_query, with_users
 from gpumon.present.fleet import FLEET_USAGE_COLUMNS, empty_text, fleet_header, lacks_line, list_line, query_line
 from gpumon.present.fleet_map import FleetMetric, MapRow, map_columns, map_rows
 from gpumon.present.fleet_tables import (
@@ -28,6 +35,7 @@ from gpumon.present.paint.table import Column
 from gpumon.session.app_session import Demand
 from gpumon.session.fleet_registry import FleetState
 from gpumon.session.view_state import ViewState
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import FleetHostRequested, FleetRefreshRequested, ViewStateRequested
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.widgets.footer import Footer
@@ -44,9 +52,7 @@ _LISTS: Final = tuple(FleetList)
 class FleetMap(TableView[MapRow]):
     """The map, whose rows are hosts; the key that sorts tables maps another value."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "sort", "Sort", id="fleet-map.sort", tooltip="Map another value, or the idle hosts first")
-    ]
+    BINDINGS: ClassVar[Bindings] = [key("fleet-map.sort", "Sort", "Map another value, or the idle hosts first")]
 
     def __init__(self) -> None:
         super().__init__(LineTable(id="fleet-map"), lambda row: row.host.name)
@@ -63,25 +69,14 @@ class FleetScreen(ViewScreen[None]):
     PAGE: ClassVar[str] = "docs/fleet.md"
     TAB: ClassVar[str] = "Fleet"
     AUTO_FOCUS: ClassVar[str] = "#fleet-map"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("v", "list(1)", "Next list", id="fleet.view", tooltip="Map, hosts, GPUs, jobs, users, findings, usage"),
-        Binding("tab", "list(1)", "List", id="fleet.next-field", show=False, tooltip="Next list", priority=True),
-        Binding(
-            "shift+tab",
-            "list(-1)",
-            "List",
-            id="fleet.previous-field",
-            show=False,
-            tooltip="Previous list",
-            priority=True,
-        ),
-        Binding(
-            "r", "read", "Read again", id="fleet.run", tooltip="Query Prometheus, or connect to hosts that failed, now"
-        ),
-        Binding("ctrl+n", "hosts", "Hosts", id="fleet.new", show=False, tooltip="Read other hosts through ssh"),
-        Binding("z", "range(-1)", "Range", id="fleet.zoom-in", key_display="z/x", tooltip="Usage of less time"),
-        Binding("x", "range(1)", "Range", id="fleet.zoom-out", show=False, tooltip="Usage of more time"),
-        Binding("escape", "app.pop_screen", "Back", id="fleet.back", tooltip="Back to the previous screen"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("fleet.view", "Next list", "Map, hosts, GPUs, jobs, users, findings, usage", "list(1)"),
+        key("fleet.next-field", "List", "Next list", "list(1)", show=False, priority=True),
+        key("fleet.previous-field", "List", "Previous list", "list(-1)", show=False, priority=True),
+        key("fleet.run", "Read again", "Query Prometheus, or connect to hosts that failed, now", "read"),
+        key("fleet.new", "Hosts", "Read other hosts through ssh", "hosts", show=False),
+        key("fleet.zoom-in", "Range", "Usage of less time", "range(-1)", display="z/x"),
+        key("fleet.zoom-out", "Range", "Usage of more time", "range(1)", show=False),
     ]
 
     def __init__(self) -> None:
@@ -113,9 +108,7 @@ class FleetScreen(ViewScreen[None]):
         }
 
     def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="fleet-header")
-        yield TextLines(id="fleet-lists")
+        yield from self.compose_top("fleet-header", "fleet-lists")
         for kind, table in self._tables.items():
             table.display = kind is self.front
             yield table
@@ -187,9 +180,8 @@ class FleetScreen(ViewScreen[None]):
         elif isinstance(row, FleetGroup):
             self._show_gpus(f"{'job' if self.front is FleetList.JOBS else 'user'}:{row.name}")
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the keys of the range with the usage; hidden tables have no keys."""
-        return self.front is FleetList.USAGE if action == "range" else super().check_action(action, parameters)
+    def conditions(self) -> Mapping[str, bool]:
+        return {"range": self.front is FleetList.USAGE}
 
     def action_list(self, step: int) -> None:
         self._bring_to_front(_LISTS[(_LISTS.index(self.front) + step) % len(_LISTS)])
@@ -265,9 +257,6 @@ class FleetScreen(ViewScreen[None]):
     def _draw_age(self) -> None:
         if self.is_current and not self._is_paused:
             self.post_message(ViewStateRequested())
-
-    def _lines(self, name: str) -> TextLines:
-        return self.query_one(f"#{name}", TextLines)
 
 
 def _gpu_key(row: GpuRow) -> str:

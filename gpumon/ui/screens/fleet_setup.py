@@ -5,17 +5,14 @@ from typing import ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.widgets import Input, Static
 
 from gpumon.fleet.model import FleetError
 from gpumon.operations.fleet.ssh import parse_hosts
-from gpumon.present.top_line import title_line
 from gpumon.session.view_state import ViewState
 from gpumon.ui.messages import HostsAdded
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.widgets.footer import Footer
-from gpumon.ui.widgets.text_lines import TextLines
 
 _TEXT: Final = """\
 Type the names of hosts as for ssh, separated by commas, and press enter:
@@ -45,17 +42,13 @@ class FleetSetupScreen(ViewScreen[None]):
     DEFAULT_CSS = (
         "FleetSetupScreen { Static { padding: 1 1; } Input { margin: 0 1; max-width: 76; } #error { height: 2; } }"
     )
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back", id="fleet-setup.back", tooltip="Back to the previous screen"),
-    ]
 
     def __init__(self, hosts: Sequence[str] = ()) -> None:
         super().__init__()
         self._hosts = ",".join(hosts)
 
     def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="title")
+        yield from self.compose_top("title")
         yield Static(_TEXT, markup=False)
         field = Input(self._hosts, placeholder="box01,user@box02", compact=True)
         field.cursor_blink = False  # a cursor that blinks sends bytes while nothing changes
@@ -64,8 +57,7 @@ class FleetSetupScreen(ViewScreen[None]):
         yield Footer()
 
     def show(self, _: ViewState) -> None:
-        """Draw the title."""
-        self.query_one("#title", TextLines).show([title_line("GPUs of many hosts", "", self.size.width)])
+        self.show_title("GPUs of many hosts")
 
     @on(Input.Submitted)
     def read(self) -> None:

@@ -7,13 +7,13 @@ from textwrap import wrap
 from typing import Any, ClassVar, Final, NamedTuple
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
 from gpumon.present.pages import page_titles
-from gpumon.ui.keymap import TAB_BINDINGS, footer_rank, key_text
+from gpumon.ui.keymap import TAB_BINDINGS, Bindings, footer_rank, key, key_text
 from gpumon.ui.screens.base import BaseModalScreen, BaseScreen
 
 _KEYS_WIDTH: Final = 17
@@ -42,9 +42,9 @@ class HelpScreen(BaseModalScreen[None]):
         legend: The meaning of its columns, words and symbols.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "Close", id="help.back", tooltip="Close the help"),
-        Binding("enter", "page", "Page", id="help.open", tooltip="The page about the screen"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("help.back", "Close", "Close the help", "dismiss"),
+        key("help.open", "Page", "The page about the screen", "page"),
         *(replace(item, action=f"app.{item.action}", id=f"help.{item.id}") for item in TAB_BINDINGS),
     ]
 

@@ -1,23 +1,21 @@
 """One training job: the verdict in a sentence, a row for each rank, and what speaks for the verdict."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 
 from gpumon.core.model import Frame
-from gpumon.core.problems import CommandError
 from gpumon.core.units import file_stamp
 from gpumon.operations.training_jobs.report import THIS_HOST, RankReport, TrainingJobReport
 from gpumon.present.jobs import evidence_lines, headline_lines, job_title
-from gpumon.present.ranks import RANK_COLUMNS, rank_key
-from gpumon.present.top_line import title_line
+from gpumon.present.ranks import RANK_COLUMNS
 from gpumon.session.app_session import Demand
 from gpumon.session.view_state import ViewState
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.screens.process import ProcessScreen
 from gpumon.ui.screens.why import WhyScreen
@@ -25,9 +23,6 @@ from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.table_view import TableView
 from gpumon.ui.widgets.text_lines import TextLines
-
-if TYPE_CHECKING:
-    from gpumon.operations.training_jobs.dump import DumpResult
 
 _HEADLINE_LINES: Final = 3
 _LOW_HEADLINE_LINES: Final = 2
@@ -46,23 +41,19 @@ class JobScreen(ViewScreen[None]):
     PAGE: ClassVar[str] = "docs/jobs.md"
     TAB: ClassVar[str] = "Jobs"
     AUTO_FOCUS: ClassVar[str] = "#ranks"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("w", "why", "Why slow", id="job.why", tooltip="Why the rank under the cursor is slow"),
-        Binding("S", "save", "Save", id="job.save", tooltip="Save what is known of the jobs for a bug report"),
-        Binding("escape", "app.pop_screen", "Back", id="job.back", tooltip="Back to the training jobs"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("job.why", "Why slow", "Why the rank under the cursor is slow"),
+        key("job.save", "Save", "Save what is known of the jobs for a bug report"),
     ]
 
     def __init__(self, report: TrainingJobReport) -> None:
         super().__init__()
         self._report = report
-        self._is_gone = False
         self._state: ViewState | None = None
-        self._table = TableView[RankReport](LineTable(id="ranks"), rank_key)
+        self._table = TableView[RankReport](LineTable(id="ranks"), lambda rank: rank.key)
 
     def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="title")
-        yield TextLines(id="headline")
+        yield from self.compose_top("title", "headline")
         yield self._table
         yield TextLines(id="evidence")
         yield Footer()
@@ -78,25 +69,20 @@ class JobScreen(ViewScreen[None]):
         """Draw the job; when it is over, its last state."""
         self._state = state
         report = state.jobs.report(self._report.key)
-        self._is_gone = report is None
         self._report = report or self._report
         width, height = self.size
         title, details = job_title(self._report)
         is_low = height < _MIN_HEIGHT
-        with self.app.batch_update():
-            details = "is over; last values" if self._is_gone else details
-            self.query_one("#title", TextLines).show([title_line(title, details, width)])
-            lines = headline_lines(self._report, width, _LOW_HEADLINE_LINES if is_low else _HEADLINE_LINES)
-            self.query_one("#headline", TextLines).show(lines)
-            self._table.show(RANK_COLUMNS, self._report.ranks, "All ranks of this job have ended.")
-            lines = [] if is_low else evidence_lines(self._report, width, int(height * _EVIDENCE_SHARE))
-            self.query_one("#evidence", TextLines).show(lines)
+        self.show_title(title, "is over; last values" if report is None else details)
+        lines = headline_lines(self._report, width, _LOW_HEADLINE_LINES if is_low else _HEADLINE_LINES)
+        self._lines("headline").show(lines)
+        self._table.show(RANK_COLUMNS, self._report.ranks, "All ranks of this job have ended.")
+        lines = [] if is_low else evidence_lines(self._report, width, int(height * _EVIDENCE_SHARE))
+        self._lines("evidence").show(lines)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the key for what only this host can observe."""
-        if action in {"why", "save"}:
-            return self._state is None or self._state.is_this_host
-        return super().check_action(action, parameters)
+    def conditions(self) -> Mapping[str, bool]:
+        is_here = self._state is None or self._state.is_this_host
+        return {"why": is_here, "save": is_here}
 
     def action_why(self) -> None:
         rank = self._table.selected
@@ -110,14 +96,7 @@ class JobScreen(ViewScreen[None]):
         frames = () if self._state is None else self._state.jobs.frames
         folder = Path(f"gpumon-jobs-{file_stamp()}")
         self.notify("Reading the stacks of all ranks ...")
-        self.in_background(partial(_save, folder, frames), self._report_saved)
-
-    def _report_saved(self, result: "DumpResult | CommandError") -> None:
-        """Show what was written, or why it could not be."""
-        if isinstance(result, CommandError):
-            self.notify(str(result), severity="error", markup=False)
-        else:
-            self.notify(f"Saved {result.folder}: {', '.join(result.files)}. {result.removed}", markup=False)
+        self.attempt(partial(_save, folder, frames), self.report_saved)
 
     @on(LineTable.RowChosen)
     def open_process(self, chosen: LineTable.RowChosen) -> None:
@@ -132,11 +111,13 @@ class JobScreen(ViewScreen[None]):
             self.app.push_screen(ProcessScreen(device.key, rank.process.pid))
 
 
-def _save(folder: Path, frames: Sequence[Frame]) -> "DumpResult | CommandError":
-    """Write the files, in a thread."""
+def _save(folder: Path, frames: Sequence[Frame]) -> str:
+    """Write the files, in a thread; returns what was written.
+
+    Raises:
+        CommandError: They cannot be written.
+    """
     from gpumon.operations.training_jobs.dump import dump_jobs  # late: few sessions save a job
 
-    try:
-        return dump_jobs(folder, frames=frames)
-    except CommandError as error:
-        return error
+    result = dump_jobs(folder, frames=frames)
+    return f"{result.folder}: {', '.join(result.files)}. {result.removed}"

@@ -4,11 +4,9 @@ from typing import ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 
 from gpumon.operations.training_jobs.report import TrainingJobReport
-from gpumon.present.jobs import JOB_COLUMNS, headline_lines, job_key, jobs_title, no_jobs_text
-from gpumon.present.top_line import title_line
+from gpumon.present.jobs import JOB_COLUMNS, headline_lines, jobs_title, no_jobs_text
 from gpumon.session.app_session import Demand
 from gpumon.session.view_state import ViewState
 from gpumon.ui.screens.base import ViewScreen
@@ -30,18 +28,14 @@ class JobsScreen(ViewScreen[None]):
     PAGE: ClassVar[str] = "docs/jobs.md"
     TAB: ClassVar[str] = "Jobs"
     AUTO_FOCUS: ClassVar[str] = "#jobs"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back", id="jobs.back", tooltip="Back to the previous screen"),
-    ]
 
     def __init__(self) -> None:
         super().__init__()
         self._state: ViewState | None = None
-        self._table = TableView[TrainingJobReport](LineTable(id="jobs"), job_key)
+        self._table = TableView[TrainingJobReport](LineTable(id="jobs"), lambda report: report.key)
 
     def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="title")
+        yield from self.compose_top("title")
         yield self._table
         yield TextLines(id="headline")
         yield Footer()
@@ -53,11 +47,9 @@ class JobsScreen(ViewScreen[None]):
         return Demand(process_keys=frozenset(device.key for device in devices), jobs=True)
 
     def show(self, state: ViewState) -> None:
-        """Draw the table."""
         self._state = state
         reports = state.jobs.reports
-        title, details = jobs_title(reports)
-        self.query_one("#title", TextLines).show([title_line(title, details, self.size.width)])
+        self.show_title(*jobs_title(reports))
         self._table.show(JOB_COLUMNS, reports, no_jobs_text(state))
         self.show_headline()
 
@@ -65,7 +57,7 @@ class JobsScreen(ViewScreen[None]):
     def show_headline(self) -> None:
         """Show the verdict on the job under the cursor."""
         height = _HEADLINE_LINES if self.size.height >= _MIN_HEIGHT else _LOW_HEADLINE_LINES
-        self.query_one("#headline", TextLines).show(headline_lines(self._table.selected, self.size.width, height))
+        self._lines("headline").show(headline_lines(self._table.selected, self.size.width, height))
 
     @on(LineTable.RowChosen)
     def open_job(self, chosen: LineTable.RowChosen) -> None:

@@ -5,13 +5,12 @@ from typing import ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 
 from gpumon.core.model import Device, short_product_name
 from gpumon.core.problems import Problem
 from gpumon.health.alerts import OUT_OF_MEMORY, Alert
 from gpumon.operations.device_holders import Holders
-from gpumon.operations.torch_processes import Owner
+from gpumon.operations.gpu_processes import Owner
 from gpumon.operations.waterfall import Waterfall, waterfall
 from gpumon.present.chart_lines import axis_line, chart_lines
 from gpumon.present.device import tracks_of
@@ -24,7 +23,6 @@ from gpumon.present.paint.table import TableRow
 from gpumon.present.probe_text import hint_lines, who_text
 from gpumon.present.process_table import holders_text
 from gpumon.present.time_view import moment_text
-from gpumon.present.top_line import title_line
 from gpumon.present.waterfall_rows import (
     MemoryRow,
     headline,
@@ -36,6 +34,7 @@ from gpumon.present.waterfall_rows import (
 )
 from gpumon.session.app_session import Demand
 from gpumon.session.view_state import OomNotice, ProbesState, ViewState
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import AcknowledgeRequested, EmptyCacheRequested, ViewStateRequested
 from gpumon.ui.screens.base import next_key
 from gpumon.ui.screens.time_screen import TimeScreen
@@ -54,15 +53,10 @@ _MIN_ROWS: Final = 5
 _MAX_HOLD_INTERVALS: Final = 2.5
 _MIN_HEIGHT_FOR_POINTER: Final = 16
 """Lower terminals have no line for the process under the cursor below the bar."""
-_CONDITIONAL_ACTIONS: Final = ("segments", "explain_oom", "acknowledge")
 
 
 class MemoryScreen(TimeScreen[None]):
-    """The memory of a GPU, and keys to the next one.
-
-    Args:
-        key: The device's key.
-    """
+    """The memory of a GPU, and keys to the next one."""
 
     PAGE: ClassVar[str] = "docs/memory.md"
     TAB: ClassVar[str] = "Memory"
@@ -79,11 +73,11 @@ A GPU'S MEMORY
   chart          ⣿ allocated, inside ⠒ reserved, inside ⠐ all that NVML
                  reports; ▲ peak, R allocation retry, X out of memory
 """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "segments", "Segments", id="memory.open", tooltip="Memory segments; loads a missing probe"),
-        Binding("E", "empty_cache", "Empty", id="memory.empty-cache", tooltip="Have the process release its cache"),
-        Binding("e", "explain_oom", "Explain", id="memory.explain-selected", tooltip="Why a process ran out of memory"),
-        Binding("a", "acknowledge", "Acknowledge", id="memory.acknowledge", tooltip="Dismiss the message above"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("memory.open", "Segments", "Memory segments; loads a missing probe", "segments"),
+        key("memory.empty-cache", "Empty", "Have the process release its cache"),
+        key("memory.explain-selected", "Explain", "Why a process ran out of memory", "explain_oom"),
+        key("memory.acknowledge", "Acknowledge", "Dismiss the message above"),
     ]
 
     def __init__(self, key: str) -> None:
@@ -104,7 +98,6 @@ A GPU'S MEMORY
         self._rows: list[MemoryRow] = []
         self._process_chart = MemoryChart()
         self._gpu_chart = MetricChart("memory_used_bytes")
-        self._available: tuple[bool, ...] = ()
 
     @property
     def demand(self) -> Demand:
@@ -112,12 +105,7 @@ A GPU'S MEMORY
         return Demand(probes=True, processes=True)
 
     def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="title")
-        yield TextLines(id="headline")
-        yield TextLines(id="notes")
-        yield TextLines(id="bar")
-        yield TextLines(id="parts-heading")
+        yield from self.compose_top("title", "headline", "notes", "bar", "parts-heading")
         yield LineTable(id="parts", choosable=False)
         yield TextLines(id="pane")
         yield TextLines(id="below")
@@ -125,21 +113,15 @@ A GPU'S MEMORY
 
     def show(self, state: ViewState) -> None:
         """Draw the GPU; once it is gone, its last values."""
-        device = next((device for device in state.frame.devices if device.key == self.key), None)
+        device = state.frame.device(self.key)
         self._state = state
-        gone = "  is gone; last values" if device is None and self._device is not None else ""
+        gone = "  is gone; last values" if device is None else ""
         self._device = device = device or self._device
-        with self.app.batch_update():
-            if device is None:
-                self._lines("title").show([title_line("This GPU is gone", "", self.size.width)])
-                return
-            name = f"Memory of GPU {device.label}  {short_product_name(device.name)}{gone}"
-            self._lines("title").show([title_line(name, "", self.size.width)])
-            self._show_memory(state, device)
-        available = tuple(bool(self.check_action(action, ())) for action in _CONDITIONAL_ACTIONS)
-        if available != self._available:
-            self._available = available
-            self.refresh_bindings()
+        if device is None:
+            self.show_title("This GPU is gone")
+            return
+        self.show_title(f"Memory of GPU {device.label}  {short_product_name(device.name)}{gone}")
+        self._show_memory(state, device)
 
     def _show_memory(self, state: ViewState, device: Device) -> None:
         probes = state.probes
@@ -173,6 +155,7 @@ A GPU'S MEMORY
         """Draw what depends on the part under the cursor."""
         if self._state is not None:
             self.show(self._state)
+            self.follow_conditions()
 
     def _is_new_oom(self, alert: Alert) -> bool:
         """Whether an alert reports that this GPU's memory ran out, and the user has not acknowledged it."""
@@ -236,27 +219,21 @@ A GPU'S MEMORY
         lines = chart_lines(self._gpu_chart, tracks, width, cursor)
         return [*hints, *lines, axis_line(window, now, cursor, moment)]
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the keys that do not apply to the process under the cursor."""
-        if action == "empty_cache" and self._state is not None and self._state.is_read_only:
-            return False
-        if action == "segments":
-            return self.is_chosen or self._unprobed_pid is not None
-        if action == "empty_cache":
-            return self.is_chosen
-        if action == "explain_oom":
-            return bool(self._ooms)
-        if action == "acknowledge":
-            return bool(self._oom_alerts)
-        return super().check_action(action, parameters)
+    def conditions(self) -> Mapping[str, bool]:
+        is_read_only = self._state is not None and self._state.is_read_only
+        return {
+            **super().conditions(),
+            "segments": self.is_chosen or self._unprobed_pid is not None,
+            "empty_cache": self.is_chosen and not is_read_only,
+            "explain_oom": bool(self._ooms),
+            "acknowledge": bool(self._oom_alerts),
+        }
 
     @property
     def device_key(self) -> str:
-        """The device."""
         return self.key
 
     def select_device(self, step: int) -> None:
-        """Show another GPU in place."""
         if self._state is not None:
             keys = [device.key for device in self._state.frame.devices]
             self.key, self._device = next_key(keys, self.key, step) or self.key, None
@@ -298,9 +275,6 @@ A GPU'S MEMORY
     def action_acknowledge(self) -> None:
         for alert in self._oom_alerts:
             self.post_message(AcknowledgeRequested(alert))
-
-    def _lines(self, name: str) -> TextLines:
-        return self.query_one(f"#{name}", TextLines)
 
 
 def _notes(

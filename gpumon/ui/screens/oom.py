@@ -3,9 +3,6 @@
 from pathlib import Path
 from typing import ClassVar, Final
 
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-
 from gpumon.core.problems import CommandError
 from gpumon.errors.explain import explain_source
 from gpumon.errors.explanation import Explanation
@@ -13,19 +10,14 @@ from gpumon.errors.source import log_pieces, open_log
 from gpumon.operations.evidence import DRIVER_FILES, with_evidence
 from gpumon.present.explain import explanation_lines, reading_lines
 from gpumon.present.paint.line import Line, Role, Span, line, wrapped
-from gpumon.present.paint.table import TableRow
-from gpumon.present.top_line import title_line
 from gpumon.session.view_state import OomNotice, ViewState
 from gpumon.ui.messages import ViewStateRequested
-from gpumon.ui.screens.base import ViewScreen
-from gpumon.ui.widgets.footer import Footer
-from gpumon.ui.widgets.line_table import LineTable
-from gpumon.ui.widgets.text_lines import TextLines
+from gpumon.ui.screens.base import TextScreen
 
 _REMEDY: Final = "Probes keep the newest ten files."
 
 
-class OomScreen(ViewScreen[None]):
+class OomScreen(TextScreen[None]):
     """The explanation of one file, which is read in the background.
 
     Args:
@@ -35,10 +27,8 @@ class OomScreen(ViewScreen[None]):
     PAGE: ClassVar[str] = "docs/explain.md"
     TAB: ClassVar[str] = "Memory"
     IS_TEXT: ClassVar[bool] = True
+    TEXT_ID: ClassVar[str] = "meaning"
     AUTO_FOCUS: ClassVar[str] = "#meaning"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back", id="oom.back", tooltip="Back to the previous screen"),
-    ]
 
     def __init__(self, event: OomNotice) -> None:
         super().__init__()
@@ -46,28 +36,17 @@ class OomScreen(ViewScreen[None]):
         """The explanation, why the file cannot be read, or None while it is read."""
         self._event = event
 
-    def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="title")
-        yield LineTable(id="meaning", choosable=False)
-        yield Footer()
-
     def on_mount(self) -> None:
-        """Starts reading the file."""
         super().on_mount()
         path = self._event.path
         self.in_background(lambda: explain_file(path), self._show_outcome)
 
     def show(self, _: ViewState) -> None:
         """Draws the explanation, or that the file is being read."""
-        room = max(1, self.size.width - 2)
-        title = title_line(f"Why PID {self._event.pid} ran out of memory", "", self.size.width)
-        with self.app.batch_update():
-            self.query_one("#title", TextLines).show([title])
-            rows = [TableRow(str(number), row) for number, row in enumerate(self._lines(room))]
-            self.query_one("#meaning", LineTable).show(rows)
+        self.show_title(f"Why PID {self._event.pid} ran out of memory")
+        self.show_text(self._explained(self.text_width))
 
-    def _lines(self, room: int) -> list[Line]:
+    def _explained(self, room: int) -> list[Line]:
         if self.outcome is None:
             return reading_lines(room)
         if isinstance(self.outcome, str):

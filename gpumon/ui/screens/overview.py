@@ -1,17 +1,16 @@
 """One row for each GPU, the chart of the selected one, processes, the host, and the most severe alerts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import ClassVar, Final
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Static
 
 from gpumon.core.model import Device, Frame, Process
-from gpumon.operations.torch_processes import largest_allocator
+from gpumon.operations.gpu_processes import largest_allocator
 from gpumon.present.device_table import DeviceRow, copied_text, device_rows, notable_state
 from gpumon.present.first_run import first_run_lines, tour_line
 from gpumon.present.header import banner
@@ -34,6 +33,7 @@ from gpumon.present.process_table import (
 )
 from gpumon.session.app_session import Demand
 from gpumon.session.view_state import ViewState
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import SignalRequested, ViewStateRequested
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.widgets.footer import Footer
@@ -90,17 +90,11 @@ A GPU
   !  before a value: needs attention    –  no value: enter shows why
                                         ?  an impossible value
 """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("g", "scope", "Scope", id="overview.scope", tooltip="Processes of the selected GPU, or of all GPUs"),
-        Binding("K", "signal", "Signal", id="overview.signal", tooltip="Send a signal to the selected process"),
-        Binding(
-            "v",
-            "view",
-            "View",
-            id="overview.view",
-            tooltip="GPUs as a table, as a map over time, and many GPUs as a map",
-        ),
-        Binding("escape", "back", "Back", id="overview.back", tooltip="Back to the fleet"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("overview.scope", "Scope", "Processes of the selected GPU, or of all GPUs"),
+        key("overview.signal", "Signal", "Send a signal to the selected process"),
+        key("overview.view", "View", "GPUs as a table, as a map over time, and many GPUs as a map"),
+        key("overview.back", "Back", "Back to the fleet"),
     ]
 
     def __init__(self, *, is_of_fleet: bool = False) -> None:
@@ -128,9 +122,7 @@ A GPU
         self._map = HeatMapView(id="heat-map")
 
     def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="totals")
-        yield TextLines(id="banner")
+        yield from self.compose_top("totals", "banner")
         yield self._devices
         yield self._map
         yield TextLines(id="chart-heading")
@@ -167,16 +159,13 @@ A GPU
         return None if device is None else device.device.key
 
     def show(self, state: ViewState) -> None:
-        """Draw a state."""
         if self.has_class("too-small"):
             return
         frame, self._is_read_only = state.frame, state.is_read_only
         alerts = self._banner(state)
         self._lines("banner").show(alerts)
         problem = None if frame.devices else frame.problems.get("driver")
-        if self.has_class("nothing-to-show") != (problem is not None):
-            self.set_class(problem is not None, "nothing-to-show")
-            self.refresh_bindings()
+        self.set_class(problem is not None, "nothing-to-show")
         if problem is not None:
             self._lines("explanation").show(first_run_lines(problem, *self.size))
             return
@@ -228,7 +217,6 @@ A GPU
 
     @property
     def device_key(self) -> str | None:
-        """The selected device."""
         return self.key
 
     @property
@@ -267,15 +255,10 @@ A GPU
         self._view += 1
         self.post_message(ViewStateRequested())
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the keys that have nothing to change: too few GPUs for a map, no process under the cursor."""
-        if action == "back":
-            return self.is_of_fleet
-        if action in {"view", "scope"}:
-            return not self.has_class("nothing-to-show")
-        if action == "signal":
-            return self.focused is self._processes.table and not self._is_read_only
-        return super().check_action(action, parameters)
+    def conditions(self) -> Mapping[str, bool]:
+        has_gpus = not self.has_class("nothing-to-show")
+        can_signal = self.focused is self._processes.table and not self._is_read_only
+        return {"back": self.is_of_fleet, "view": has_gpus, "scope": has_gpus, "signal": can_signal}
 
     @property
     def _device_widget(self) -> LineTable | HeatMapView:
@@ -387,6 +370,3 @@ A GPU
         static = self.query_one(f"#{name}", Static)
         if static.content != text:
             static.update(text)
-
-    def _lines(self, name: str) -> TextLines:
-        return self.query_one(f"#{name}", TextLines)

@@ -5,11 +5,11 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Markdown
 
 from gpumon.present.pages import page_text, page_titles
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.screens.base import BaseScreen
 from gpumon.ui.widgets.footer import Footer
 
@@ -24,8 +24,8 @@ class PageScreen(BaseScreen[None]):
     DEFAULT_CSS = "PageScreen { Markdown { background: $background; } VerticalScroll { scrollbar-size-vertical: 1; } }"
     PAGE: ClassVar[str] = "docs/index.md"
     AUTO_FOCUS: ClassVar[str] = "VerticalScroll"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "Back", id="page.back", tooltip="Back to the previous screen"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("page.back", "Back", "Back to the previous screen", "dismiss"),
     ]
 
     def __init__(self, page: str) -> None:
@@ -39,7 +39,6 @@ class PageScreen(BaseScreen[None]):
 
     @property
     def text_to_copy(self) -> str:
-        """The page in Markdown."""
         return page_text(self._page)
 
     @on(Markdown.LinkClicked)

@@ -46,11 +46,4 @@ def ask_for_probe(screen: BaseScreen[Any], pid: int, policy: str, then: Callable
         failed = results.get(pid) or next(iter(results.values()))
         then(failed.problem if isinstance(failed, CommandError) else None)
 
-    screen.in_background(partial(_plan, pid), decide)
-
-
-def _plan(pid: int) -> ProbePlan | CommandError:
-    try:
-        return plan_for(pid)
-    except CommandError as error:
-        return error
+    screen.attempt(partial(plan_for, pid), decide)

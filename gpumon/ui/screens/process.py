@@ -1,17 +1,15 @@
 """One process: charts of its recent values, every value with its meaning, what started it, and what it waits for."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 
 from gpumon.core.model import Device, Process
 from gpumon.core.units import bytes_text
-from gpumon.operations.process_details import ProcessDetails, read_details
-from gpumon.operations.process_origin import ProcessOrigin
+from gpumon.operations.process_details import ProcessDetails, ProcessOrigin, read_details
 from gpumon.present.entries import LABEL_WIDTH, VALUE_WIDTH, Entry, process_entries
 from gpumon.present.paint.line import Line
 from gpumon.present.process_details import (
@@ -26,10 +24,10 @@ from gpumon.present.process_details import (
 from gpumon.present.process_table import process_rows
 from gpumon.present.time_axis import ZOOMS
 from gpumon.present.time_view import TimeView, moment_text
-from gpumon.present.top_line import title_line
 from gpumon.session.app_session import Demand
 from gpumon.session.process_registry import MAX_POINTS, POINT_SECONDS, identity_of
 from gpumon.session.view_state import ViewState
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import SignalRequested, ViewStateRequested
 from gpumon.ui.screens.base import next_key
 from gpumon.ui.screens.entries import EntriesScreen
@@ -44,19 +42,14 @@ _ZOOM: Final = ZOOMS.index(5.0)
 
 
 class ProcessScreen(TimeScreen[None], EntriesScreen[None]):
-    """One process on a device.
-
-    Args:
-        key: The device's key.
-        pid: The process.
-    """
+    """One process on a device."""
 
     PAGE: ClassVar[str] = "docs/processes.md"
     TAB: ClassVar[str] = "Processes"
     SELECTS_DEVICE: ClassVar[bool] = True
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("K", "signal", "Signal", id="process.signal", tooltip="Send a signal to the process; asks first"),
-        Binding("w", "why", "Why slow", id="process.why", tooltip="Why the training run of the process is slow"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("process.signal", "Signal", "Send a signal to the process; asks first"),
+        key("process.why", "Why slow", "Why the training run of the process is slow"),
     ]
     CHARTS_ID: ClassVar[str] = "charts"
 
@@ -84,12 +77,10 @@ class ProcessScreen(TimeScreen[None], EntriesScreen[None]):
 
     @property
     def device_key(self) -> str:
-        """The device."""
         return self.key
 
     @property
     def selected_process(self) -> Process | None:
-        """The process."""
         return self._process
 
     def select_device(self, step: int) -> None:
@@ -99,32 +90,26 @@ class ProcessScreen(TimeScreen[None], EntriesScreen[None]):
 
     def show(self, state: ViewState) -> None:
         """Draw the process; once it has exited, its last values."""
-        device = next((device for device in state.frame.devices if device.key == self.key), None)
+        device = state.frame.device(self.key)
         self._keys = [
             device.key
             for device in state.frame.devices
             if any(process.pid == self._pid for process in device.processes or ())
         ]
-        self._set_read_only(is_read_only=state.is_read_only)
+        self._is_read_only = state.is_read_only
         process = None
         if device is not None:
             process = next((process for process in device.processes or () if process.pid == self._pid), None)
             self._title = f"PID {self._pid} on GPU {device.label}"
         self._process = process
-        with self.app.batch_update():
-            exited = "  has exited; last values" if process is None else ""
-            title = title_line(f"{self._title}{exited}", "", self.size.width)
-            self.query_one("#title", TextLines).show([title])
-            if process is not None and device is not None:
-                self._read_details(state, process)
-                self.query_one("#charts", TextLines).show(self._charts(state, device, process))
-                self.show_entries(self._entries(state, process))
+        self.show_title(f"{self._title}{'  has exited; last values' if process is None else ''}")
+        if process is not None and device is not None:
+            self._read_details(state, process)
+            self._lines("charts").show(self._charts(state, device, process))
+            self.show_entries(self._entries(state, process))
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the key for signals if gpumon is read-only, or the process has exited."""
-        if action == "signal":
-            return not self._is_read_only
-        return super().check_action(action, parameters)
+    def conditions(self) -> Mapping[str, bool]:
+        return {**super().conditions(), "signal": not self._is_read_only}
 
     def action_signal(self) -> None:
         if self._process is not None:
@@ -183,11 +168,6 @@ class ProcessScreen(TimeScreen[None], EntriesScreen[None]):
         self._details, self._is_reading = details, False
         if has_opened:
             self.post_message(ViewStateRequested())
-
-    def _set_read_only(self, *, is_read_only: bool) -> None:
-        if is_read_only != self._is_read_only:
-            self._is_read_only = is_read_only
-            self.refresh_bindings()
 
     @property
     def _value_width(self) -> int:

@@ -1,10 +1,10 @@
 """The processes of all GPUs: sorted, filtered, grouped, marked, and signalled."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 
 from gpumon.core.model import Process
 from gpumon.present.process_list import (
@@ -20,10 +20,10 @@ from gpumon.present.process_list import (
     processes_title,
 )
 from gpumon.present.process_table import sm_age_text
-from gpumon.present.top_line import title_line
 from gpumon.session.app_session import Demand
 from gpumon.session.process_registry import Identity, identity_of
 from gpumon.session.view_state import ViewState
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import SignalRequested, ViewStateRequested
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.screens.device import DeviceScreen
@@ -32,7 +32,6 @@ from gpumon.ui.screens.why import WhyScreen
 from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.table_view import TableView
-from gpumon.ui.widgets.text_lines import TextLines
 
 
 class ProcessesScreen(ViewScreen[None]):
@@ -47,21 +46,11 @@ A PROCESS
   Type           C compute, G graphics, M client of MPS
   CPU%           100 is one processor of the host
 """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "K", "signal", "Signal", id="processes.signal", tooltip="Send a signal to the marked processes or this one"
-        ),
-        Binding(
-            "insert,asterisk",
-            "mark",
-            "Mark",
-            id="processes.mark",
-            key_display="*",
-            tooltip="Mark the process or the group, or remove the mark",
-        ),
-        Binding("w", "why", "Why slow", id="processes.why", tooltip="Why the training run of the process is slow"),
-        Binding("t", "tree", "Group", id="processes.tree", tooltip="Group by parent, by user, by job, or not at all"),
-        Binding("escape", "app.pop_screen", "Back", id="processes.back", tooltip="Back to the previous screen"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("processes.signal", "Signal", "Send a signal to the marked processes or this one"),
+        key("processes.mark", "Mark", "Mark the process or the group, or remove the mark", display="*"),
+        key("processes.why", "Why slow", "Why the training run of the process is slow"),
+        key("processes.tree", "Group", "Group by parent, by user, by job, or not at all"),
     ]
 
     def __init__(self) -> None:
@@ -73,8 +62,7 @@ A PROCESS
         self._table.regroup = lambda rows: grouped(rows, self._grouping)
 
     def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="title")
+        yield from self.compose_top("title")
         yield self._table
         yield Footer()
 
@@ -92,7 +80,6 @@ A PROCESS
 
     @property
     def selected_process(self) -> Process | None:
-        """The process under the cursor."""
         selected = self._table.selected
         return None if selected is None or selected.group is not None else selected.base.process
 
@@ -104,17 +91,14 @@ A PROCESS
 
     def show(self, state: ViewState) -> None:
         """Draw the table. A mark stays with its process, and goes with it."""
-        has_opened = self._state is None
         self._state = state
         if self._marked:
             self._marked &= {identity_of(process) for process in self._processes}
         rows = listed_processes(state, self._marked)
         title, details = processes_title(rows, self._grouping, len(self._marked))
         details = "  ".join(filter(None, (sm_age_text(state.frame.devices), details)))
-        self.query_one("#title", TextLines).show([title_line(title, details, self.size.width)])
+        self.show_title(title, details)
         self._table.show(listed_columns(rows), rows, no_rows_text(state))
-        if has_opened:
-            self.refresh_bindings()
 
     @on(LineTable.RowChosen)
     def open_process(self, chosen: LineTable.RowChosen) -> None:
@@ -125,13 +109,9 @@ A PROCESS
         process, key = row.base.process, row.base.device.key
         self.app.push_screen(DeviceScreen(key) if process is None else ProcessScreen(key, process.pid))
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the key for signals if gpumon is read-only."""
-        if action == "signal":
-            return self._state is None or not self._state.is_read_only
-        if action == "why":
-            return self._state is None or self._state.is_this_host
-        return super().check_action(action, parameters)
+    def conditions(self) -> Mapping[str, bool]:
+        state = self._state
+        return {} if state is None else {"signal": not state.is_read_only, "why": state.is_this_host}
 
     def action_signal(self) -> None:
         marked = [process for process in self._processes if identity_of(process) in self._marked]

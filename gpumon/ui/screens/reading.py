@@ -5,7 +5,6 @@ from typing import ClassVar, Final, Generic
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 
@@ -14,6 +13,7 @@ from gpumon.core.problems import CommandError
 from gpumon.core.units import age_text, bytes_text, counted
 from gpumon.present.paint.bar import progress_bar
 from gpumon.present.paint.line import Line, Role, Span, clipped, line
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.screens.base import BaseScreen
 from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.text_lines import TextLines
@@ -31,8 +31,8 @@ class ReadingScreen(BaseScreen[None], Generic[ResultT]):
         screen_of: Makes the screen that takes its place, from the results.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.quit", "Cancel", id="reading.back", tooltip="Cancel reading and quit"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("reading.back", "Cancel", "Cancel reading and quit", "app.quit"),
     ]
 
     class Failed(Message):
@@ -69,12 +69,10 @@ class ReadingScreen(BaseScreen[None], Generic[ResultT]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Start with the first file."""
         self.set_interval(_TICK_SECONDS, self._tick)
         self._next()
 
     def on_unmount(self) -> None:
-        """Stop reading."""
         self.stop()
 
     def stop(self) -> None:
@@ -135,8 +133,8 @@ class ReadingScreen(BaseScreen[None], Generic[ResultT]):
         width = self.size.width
         title = clipped(f" {self._kind}  {self._name}", width).ljust(width)
         with self.app.batch_update():
-            self.query_one("#title", TextLines).show([line(Span(title, Role.HEADING))])
-            self.query_one("#progress", TextLines).show(progress_lines(self._progress, width))
+            self._lines("title").show([line(Span(title, Role.HEADING))])
+            self._lines("progress").show(progress_lines(self._progress, width))
 
 
 def progress_lines(progress: Progress, width: int) -> list[Line]:

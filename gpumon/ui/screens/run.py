@@ -1,29 +1,27 @@
 """One run, while it works and afterwards: its progress, its metrics next to its GPU's, its memory, log and result."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.paint.line import Role, Span, line, wrapped
 from gpumon.present.paint.table import TableRow
 from gpumon.present.run import body_lines, explainable_text, head_lines, title_text
-from gpumon.present.top_line import title_line
 from gpumon.present.workload_text import code_text
 from gpumon.session.app_session import Demand
 from gpumon.session.view_state import ViewState
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import RestartRequested, StopRequested
-from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.screens.base import TextScreen, ViewScreen
 from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.text_lines import TextLines
 from gpumon.workload_runs.catalogue import WorkloadInfo
 
 _SCROLL_BAR: Final = 1
-_CONDITIONAL_ACTIONS: Final = ("stop", "repeat", "explain")
 _BOTTOM: Final = 1 << 30
 _HEADS: Final = ("def ", "class ", "@")
 """How lines of code begin that name what follows."""
@@ -39,18 +37,17 @@ class RunScreen(ViewScreen[None]):
     PAGE: ClassVar[str] = "docs/workloads.md"
     TAB: ClassVar[str] = "Workloads"
     AUTO_FOCUS: ClassVar[str] = "#body"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back", id="run.back", tooltip="Back; the workload continues"),
-        Binding("X", "stop", "Stop", id="run.stop", tooltip="Stop the workload; it ends within five seconds"),
-        Binding("r", "repeat", "Run again", id="run.run", tooltip="Run it again with the same parameters"),
-        Binding("e", "explain", "Explain", id="run.explain-selected", tooltip="What its errors mean; how to fix them"),
-        Binding("v", "next_view", "Log", id="run.view", tooltip="Next view: log, code, memory summary"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("run.back", "Back", "Back; the workload continues", "app.pop_screen"),
+        key("run.stop", "Stop", "Stop the workload; it ends within five seconds"),
+        key("run.run", "Run again", "Run it again with the same parameters", "repeat"),
+        key("run.explain-selected", "Explain", "What its errors mean; how to fix them", "explain"),
+        key("run.view", "Log", "Next view: log, code, memory summary", "next_view"),
     ]
 
     def __init__(self, run: WorkloadRun) -> None:
         super().__init__()
         self._shown_run = run
-        self._available: tuple[bool, ...] = ()
 
     @property
     def demand(self) -> Demand:
@@ -59,9 +56,7 @@ class RunScreen(ViewScreen[None]):
         return Demand(device_keys=frozenset() if device is None else frozenset({device.key}))
 
     def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="title")
-        yield TextLines(id="head")
+        yield from self.compose_top("title", "head")
         with VerticalScroll(id="body"):
             yield TextLines(id="lines")
         yield Footer()
@@ -69,24 +64,13 @@ class RunScreen(ViewScreen[None]):
     def show(self, state: ViewState) -> None:
         """Draw the run as it is now, also while the screen is paused."""
         run, width, now = self._shown_run, self.size.width, state.workloads.now_seconds
-        with self.app.batch_update():
-            self.query_one("#title", TextLines).show([title_line(title_text(run), "", width)])
-            self.query_one("#head", TextLines).show(head_lines(run, now, width))
-            self.query_one("#lines", TextLines).show(body_lines(run, now, max(1, width - _SCROLL_BAR)))
-        available = tuple(bool(self.check_action(action, ())) for action in _CONDITIONAL_ACTIONS)
-        if available != self._available:
-            self._available = available
-            self.refresh_bindings()
+        self.show_title(title_text(run))
+        self._lines("head").show(head_lines(run, now, width))
+        self._lines("lines").show(body_lines(run, now, max(1, width - _SCROLL_BAR)))
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the keys that do not apply to the run now."""
-        if action == "stop":
-            return not self._shown_run.ended
-        if action == "repeat":
-            return self._shown_run.ended
-        if action == "explain":
-            return bool(explainable_text(self._shown_run))
-        return super().check_action(action, parameters)
+    def conditions(self) -> Mapping[str, bool]:
+        run = self._shown_run
+        return {"stop": not run.ended, "repeat": run.ended, "explain": bool(explainable_text(run))}
 
     def action_stop(self) -> None:
         self.post_message(StopRequested(self._shown_run))
@@ -104,7 +88,7 @@ class RunScreen(ViewScreen[None]):
         self.app.push_screen(LogScreen(self._shown_run))
 
 
-class RunTextScreen(ViewScreen[None]):
+class RunTextScreen(TextScreen[None]):
     """Long text that scrolls, one of the views of a run.
 
     Args:
@@ -119,21 +103,14 @@ class RunTextScreen(ViewScreen[None]):
     NO_TEXT: ClassVar[str] = ""
     FOLLOWS: ClassVar[bool] = False
     """Whether new lines are added at the end."""
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back", id="run-text.back", tooltip="Back to the run"),
-        Binding("v", "next_view", "Next view", id="run-text.view", tooltip="Next view of the run"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("run-text.view", "Next view", "Next view of the run", "next_view"),
     ]
 
     def __init__(self, subject: str, run: WorkloadRun | None = None) -> None:
         super().__init__()
         self._subject = subject
         self._viewed_run = run
-
-    def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="title")
-        yield LineTable(id="lines", choosable=False)
-        yield Footer()
 
     def action_next_view(self) -> None:
         following = None if self._viewed_run is None else _next_view(self._viewed_run, type(self))
@@ -148,11 +125,10 @@ class RunTextScreen(ViewScreen[None]):
 
     def show(self, _: ViewState) -> None:
         """Draw the text; a reader at its end stays there when lines are added."""
-        title = f"{self.NAME} of {self._subject}"
-        self.query_one("#title", TextLines).show([title_line(title, "", self.size.width)])
+        self.show_title(f"{self.NAME} of {self._subject}")
         table = self.query_one("#lines", LineTable)
         at_end = table.cursor == len(table.rows) - 1
-        rows = list(self.rows(max(1, self.size.width - 2))) or [TableRow("", line(Span(self.NO_TEXT, Role.DIM)))]
+        rows = list(self.rows(self.text_width)) or [TableRow("", line(Span(self.NO_TEXT, Role.DIM)))]
         table.show(rows)
         if at_end and self.FOLLOWS:
             table.action_move(_BOTTOM)

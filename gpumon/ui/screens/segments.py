@@ -3,29 +3,27 @@
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 
 from gpumon.core.holes import SegmentLayout
 from gpumon.core.model import Device
 from gpumon.core.units import duration_text, short_time_text
-from gpumon.operations.torch_processes import Owner
+from gpumon.operations.gpu_processes import Owner
 from gpumon.present.paint.line import Line, Role, Span, cut, line
 from gpumon.present.paint.table import LazyRow, TableRow
 from gpumon.present.probe_text import waiting_text, who_text
 from gpumon.present.segments import heading_line, segment_rows, summary_lines
-from gpumon.present.top_line import title_line
 from gpumon.probe.messages import Answer, RequestKind, SegmentMap
 from gpumon.session.view_state import ProbeRequest, ProbesState, ViewState
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import ProbeRequested
-from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.screens.base import TextScreen
 from gpumon.ui.widgets.footer import Footer
-from gpumon.ui.widgets.line_table import MARGIN, LineTable
-from gpumon.ui.widgets.text_lines import TextLines
+from gpumon.ui.widgets.line_table import LineTable
 
 _MAX_JUST_NOW_SECONDS: Final = 10.0
 
 
-class ProbeAnswerScreen(ViewScreen[None]):
+class ProbeAnswerScreen(TextScreen[None]):
     """Shows the answer of a process that has a probe, and can request it again.
 
     Args:
@@ -34,8 +32,8 @@ class ProbeAnswerScreen(ViewScreen[None]):
 
     PAGE: ClassVar[str] = "docs/memory.md"
     TAB: ClassVar[str] = "Memory"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "refresh_answer", "Read again", id="probe.run", tooltip="Read it again from the process"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("probe.run", "Read again", "Read it again from the process", "refresh_answer"),
     ]
 
     def __init__(self, owner: Owner) -> None:
@@ -49,7 +47,6 @@ class ProbeAnswerScreen(ViewScreen[None]):
         self._is_waiting = False
 
     def on_mount(self) -> None:
-        """Send the first request."""
         super().on_mount()
         self.action_refresh_answer()
 
@@ -81,9 +78,8 @@ class SegmentsScreen(ProbeAnswerScreen):
     """
 
     AUTO_FOCUS: ClassVar[str] = "#segments"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back", id="segments.back", tooltip="Back to the GPU's memory"),
-        Binding("v", "summary", "Summary", id="segments.view", tooltip="Next view: the complete memory_summary()"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("segments.view", "Summary", "Next view: the complete memory_summary()", "summary"),
     ]
 
     def __init__(self, owner: Owner, device: Device) -> None:
@@ -97,20 +93,14 @@ class SegmentsScreen(ProbeAnswerScreen):
         self._rows_for: tuple[SegmentLayout | None, int] = (None, 0)
 
     def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="title")
-        yield TextLines(id="state")
-        yield TextLines(id="summary")
-        yield TextLines(id="segments-heading")
+        yield from self.compose_top("title", "state", "summary", "segments-heading")
         yield LineTable(id="segments", choosable=False)
         yield Footer()
 
     def new_request(self) -> ProbeRequested:
-        """The request to send."""
         return ProbeRequested(self._probe, RequestKind.SEGMENTS)
 
     def show(self, state: ViewState) -> None:
-        """Draw the newest map."""
         width = self.size.width
         request = self.request_of(state.probes)
         if request is not None and request.answer is not None and request.answer is not self._answer:
@@ -119,12 +109,11 @@ class SegmentsScreen(ProbeAnswerScreen):
                 self._map, self._answered_monotonic = request.answer.result, request.answered_monotonic
                 self._layout = SegmentLayout(self._map.segments, self._ordinal)
         layout = self._layout
-        with self.app.batch_update():
-            self._lines("title").show([title_line(self._title, "", width)])
-            self._lines("state").show([self._state_line(request, state.probes.clock_monotonic)])
-            self._lines("summary").show([] if layout is None else summary_lines(layout, width))
-            self._lines("segments-heading").show([] if layout is None else [heading_line(width)])
-            self.query_one("#segments", LineTable).show(self._rows_of(layout, width - MARGIN - 1))
+        self.show_title(self._title)
+        self._lines("state").show([self._state_line(request, state.probes.clock_monotonic)])
+        self._lines("summary").show([] if layout is None else summary_lines(layout, width))
+        self._lines("segments-heading").show([] if layout is None else [heading_line(width)])
+        self.query_one(LineTable).show(self._rows_of(layout, self.text_width))
 
     def _rows_of(self, layout: SegmentLayout | None, width: int) -> list[TableRow | LazyRow]:
         """The rows, made once for a map and a width: the rows of thousands of blocks are the same in every draw."""
@@ -151,9 +140,6 @@ class SegmentsScreen(ProbeAnswerScreen):
     def action_summary(self) -> None:
         self.app.push_screen(AllocatorSummaryScreen(self._owner))
 
-    def _lines(self, name: str) -> TextLines:
-        return self.query_one(f"#{name}", TextLines)
-
 
 class AllocatorSummaryScreen(ProbeAnswerScreen):
     """The text of ``torch.cuda.memory_summary()`` as the process returned it.
@@ -164,23 +150,15 @@ class AllocatorSummaryScreen(ProbeAnswerScreen):
 
     AUTO_FOCUS: ClassVar[str] = "#lines"
     IS_TEXT: ClassVar[bool] = True
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back", id="summary.back", tooltip="Back to the segments"),
-        Binding("v", "app.pop_screen", "Segments", id="summary.view", tooltip="Next view: the map of the segments"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("summary.view", "Segments", "Next view: the map of the segments", "app.pop_screen"),
     ]
 
     def __init__(self, owner: Owner) -> None:
         super().__init__(owner)
         self._text = ""
 
-    def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="title")
-        yield LineTable(id="lines", choosable=False)
-        yield Footer()
-
     def new_request(self) -> ProbeRequested:
-        """The request to send."""
         return ProbeRequested(self._probe, RequestKind.SUMMARY, ordinal=self._ordinal)
 
     def show(self, state: ViewState) -> None:
@@ -194,8 +172,5 @@ class AllocatorSummaryScreen(ProbeAnswerScreen):
             text, role = f"! {answer.problem}", Role.WARNING
         elif not text and request is not None:
             text, role = waiting_text(state.probes.clock_monotonic - request.requested_monotonic), Role.DIM
-        title = title_line(f"memory_summary() of {who_text(self._owner)}", "", self.size.width)
-        rows = [TableRow(str(number), line(Span(row, role))) for number, row in enumerate(text.splitlines())]
-        with self.app.batch_update():
-            self.query_one("#title", TextLines).show([title])
-            self.query_one("#lines", LineTable).show(rows)
+        self.show_title(f"memory_summary() of {who_text(self._owner)}")
+        self.show_text(line(Span(row, role)) for row in text.splitlines())

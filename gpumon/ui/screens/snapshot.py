@@ -1,10 +1,10 @@
 """The screen of a snapshot: its summary, the chart of its history, and the allocations as a searchable tree."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from gpumon.core.holes import SegmentLayout
@@ -17,6 +17,7 @@ from gpumon.present.snapshot_chart import chart_columns, chart_lines
 from gpumon.present.snapshot_tree import TreeRow, heading_line, tree_rows
 from gpumon.present.snapshot_view import SnapshotViewState, View
 from gpumon.snapshots.model import DeviceMemory, History, Snapshot
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.screens.base import BaseScreen
 from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.line_table import MARGIN, LineTable
@@ -33,8 +34,8 @@ _MAX_SEARCH_LENGTH: Final = 200
 class _TreeTable(LineTable, inherit_bindings=True):
     """A table whose rows can be opened."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "Open", id="tree.open", tooltip="Open or close a frame"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("tree.open", "Open", "Open or close a frame", "choose"),
     ]
     can_open = True
     """Whether the current view has rows that can be opened."""
@@ -47,9 +48,9 @@ class _TreeTable(LineTable, inherit_bindings=True):
 class _SearchField(Input):
     """The input of the search text."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Go to results", id="search.open", tooltip="Go to the matching stacks"),
-        Binding("escape", "screen.leave_search", "Clear", id="search.back", tooltip="Clear the search"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("search.open", "Go to results", "Go to the matching stacks", "submit"),
+        key("search.back", "Clear", "Clear the search", "screen.leave_search"),
     ]
 
 
@@ -81,30 +82,16 @@ TERMS
                  pass
   ▼ ✗            the peak; an out-of-memory error
 """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "search", "Find", id="snapshot.filter", tooltip="Search for a text in the stacks"),
-        Binding("v", "next_view", "View", id="snapshot.view", tooltip="Next view: end, peak, total, segments, changes"),
-        Binding("i", "invert", "Invert", id="snapshot.invert", tooltip="Start at the other end of the stacks"),
-        Binding("u", "axis", "Axis", id="snapshot.axis", tooltip="Switch the chart between time and events"),
-        Binding(
-            "left_square_bracket",
-            "device(-1)",
-            "GPU",
-            id="snapshot.previous-gpu",
-            key_display="[ ]",
-            tooltip="Previous GPU of the snapshot",
-        ),
-        Binding(
-            "right_square_bracket",
-            "device(1)",
-            "GPU",
-            show=False,
-            id="snapshot.next-gpu",
-            tooltip="Next GPU of the snapshot",
-        ),
-        Binding("left", "time(-1)", "Time", id="snapshot.earlier", key_display="←/→", tooltip="Cursor back in time"),
-        Binding("right", "time(1)", "Later", id="snapshot.later", show=False, tooltip="Cursor forward in time"),
-        Binding("escape", "back", "Back", show=False, id="snapshot.back", tooltip="Remove the cursor; else the search"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("snapshot.filter", "Find", "Search for a text in the stacks", "search"),
+        key("snapshot.view", "View", "Next view: end, peak, total, segments, changes", "next_view"),
+        key("snapshot.invert", "Invert", "Start at the other end of the stacks"),
+        key("snapshot.axis", "Axis", "Switch the chart between time and events"),
+        key("snapshot.previous-gpu", "GPU", "Previous GPU of the snapshot", "device(-1)", display="[ ]"),
+        key("snapshot.next-gpu", "GPU", "Next GPU of the snapshot", "device(1)", show=False),
+        key("snapshot.earlier", "Time", "Cursor back in time", "time(-1)", keys="left", display="←/→"),
+        key("snapshot.later", "Later", "Cursor forward in time", "time(1)", keys="right", show=False),
+        key("snapshot.back", "Back", "Remove the cursor; else the search", show=False),
     ]
 
     def __init__(self, snapshot: Snapshot, earlier: Snapshot | None = None) -> None:
@@ -249,15 +236,11 @@ TERMS
         self.view_state.next_axis()
         self.draw()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the keys without a use for the file or the view."""
-        if action == "next_view":
-            return len(self.view_state.views) > 1
-        if action == "device":
-            return len(self.view_state.snapshot.devices) > 1
-        if action in {"search", "invert"}:
-            return self.view_state.view is not View.SEGMENTS and not isinstance(self.focused, Input)
-        return super().check_action(action, parameters)
+    def conditions(self) -> Mapping[str, bool]:
+        state = self.view_state
+        has_stacks = state.view is not View.SEGMENTS and not isinstance(self.focused, Input)
+        has_several = {"next_view": len(state.views) > 1, "device": len(state.snapshot.devices) > 1}
+        return {**has_several, "search": has_stacks, "invert": has_stacks}
 
     @property
     def _row(self) -> TreeRow | None:
@@ -287,6 +270,3 @@ TERMS
         self.refresh_bindings()
         self.draw()
         table.action_move(-len(table.rows))
-
-    def _lines(self, name: str) -> TextLines:
-        return self.query_one(f"#{name}", TextLines)

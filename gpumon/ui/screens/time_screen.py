@@ -1,19 +1,17 @@
 """The base of screens with charts over time: keys that move a cursor in time and that zoom."""
 
-from typing import ClassVar, Final, TypeVar
+from collections.abc import Mapping
+from typing import ClassVar, TypeVar
 
 from textual import events
-from textual.binding import Binding, BindingType
 
 from gpumon.present.paint.area import GUTTER
 from gpumon.present.time_view import TimeView
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import ViewStateRequested
 from gpumon.ui.screens.base import ViewScreen
 
 ResultT = TypeVar("ResultT")
-
-_PAGE: Final = 10
-"""Columns that the cursor moves with the shift key."""
 
 
 class TimeScreen(ViewScreen[ResultT]):
@@ -23,29 +21,15 @@ class TimeScreen(ViewScreen[ResultT]):
         time_view: The part of the history that the charts show.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back", id="time.back", tooltip="Remove the cursor in time; else go back"),
-        Binding("left", "time(-1)", "Time", id="time.earlier", key_display="←/→", tooltip="Cursor back in time"),
-        Binding("right", "time(1)", "Later", id="time.later", show=False, tooltip="Cursor forward in time"),
-        Binding(
-            "shift+left",
-            f"time(-{_PAGE})",
-            "Earlier",
-            id="time-page.earlier",
-            show=False,
-            tooltip=f"Cursor {_PAGE} columns back in time",
-        ),
-        Binding(
-            "shift+right",
-            f"time({_PAGE})",
-            "Later",
-            id="time-page.later",
-            show=False,
-            tooltip=f"Cursor {_PAGE} columns forward in time",
-        ),
-        Binding("z", "zoom(-1)", "Zoom", id="time.zoom-in", key_display="z/x", tooltip="Zoom in: less time"),
-        Binding("x", "zoom(1)", "Out", id="time.zoom-out", show=False, tooltip="Zoom out: more time"),
-        Binding("n", "now", "Now", id="time.now", tooltip="Follow the newest values"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("time.back", "Back", "Remove the cursor in time; else go back"),
+        key("time.earlier", "Time", "Cursor back in time", "time(-1)", keys="left", display="←/→"),
+        key("time.later", "Later", "Cursor forward in time", "time(1)", keys="right", show=False),
+        key("time-page.earlier", "Earlier", "Cursor ten columns back", "time(-10)", keys="shift+left", show=False),
+        key("time-page.later", "Later", "Cursor ten columns forward", "time(10)", keys="shift+right", show=False),
+        key("time.zoom-in", "Zoom", "Zoom in: less time", "zoom(-1)", display="z/x"),
+        key("time.zoom-out", "Out", "Zoom out: more time", "zoom(1)", show=False),
+        key("time.now", "Now", "Follow the newest values"),
     ]
     CHARTS_ID: ClassVar[str]
     """Id of the widget that contains the charts."""
@@ -98,10 +82,8 @@ class TimeScreen(ViewScreen[ResultT]):
         else:
             self.action_now()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the key that follows the newest values while they are visible."""
-        return self.time_view.cursor is not None if action == "now" else super().check_action(action, parameters)
+    def conditions(self) -> Mapping[str, bool]:
+        return {"now": self.time_view.cursor is not None}
 
     def _draw_again(self) -> None:
-        self.refresh_bindings()
         self.post_message(ViewStateRequested())

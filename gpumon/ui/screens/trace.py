@@ -1,13 +1,12 @@
 """The screen of a trace: the account of the median step, the timeline, the kernels, the gaps, and the ranks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import partial
 from typing import ClassVar, Final
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input
 
@@ -28,6 +27,7 @@ from gpumon.present.trace_tables import GAP_COLUMNS, KERNEL_COLUMNS
 from gpumon.present.trace_timeline import LABEL_WIDTH, TraceTimeline, axis_line, cursor_lines, lane_line, legend_line
 from gpumon.traces.model import Gap, Total
 from gpumon.traces.reader import OpenTrace
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import ViewStateRequested
 from gpumon.ui.screens.base import BaseScreen
 from gpumon.ui.widgets.footer import Footer
@@ -55,34 +55,30 @@ class TraceView(Enum):
 class _AccountTable(LineTable, inherit_bindings=True):
     """The account, whose classes can be opened."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "Open", id="account.open", tooltip="Open or close what a class consists of"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("account.open", "Open", "Open or close what a class consists of", "choose"),
     ]
 
 
 class _GapTable(LineTable, inherit_bindings=True):
     """The times without work, which the timeline can show."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "Timeline", id="gaps.open", tooltip="Show this time on the timeline"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("gaps.open", "Timeline", "Show this time on the timeline", "choose"),
     ]
 
 
 class _FindField(Input):
     """The name of the event to go to."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Next match", id="find.open", tooltip="Go to the next event with this name"),
-        Binding("escape", "screen.leave_search", "Close", id="find.back", tooltip="Close the search"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("find.open", "Next match", "Go to the next event with this name", "submit"),
+        key("find.back", "Close", "Close the search", "screen.leave_search"),
     ]
 
 
 class TraceScreen(BaseScreen[None]):
-    """One trace, or those of the ranks of a job.
-
-    Args:
-        traces: The traces.
-    """
+    """One trace, or those of the ranks of a job."""
 
     PAGE: ClassVar[str] = "docs/traces.md"
     LEGEND: ClassVar[str] = """\
@@ -106,29 +102,15 @@ TERMS
   critical path  the chain of work and calls that the median step waits for
   ▁▂▃▄▅▆▇█       how busy a stream or a thread was in a cell
 """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("v", "next_view", "View", id="trace.view", tooltip="Next view: account, timeline, kernels, gaps"),
-        Binding("slash", "search", "Find", id="trace.filter", tooltip="Go to the next event with a name"),
-        Binding("left", "move(-1)", "Time", id="trace.earlier", key_display="←/→", tooltip="Cursor back in time"),
-        Binding("right", "move(1)", "Later", id="trace.later", show=False, tooltip="Cursor forward in time"),
-        Binding("z", "zoom(1)", "Zoom", id="trace.zoom-in", key_display="z/x", tooltip="Less time on the timeline"),
-        Binding("x", "zoom(-1)", "Out", id="trace.zoom-out", show=False, tooltip="More time on the timeline"),
-        Binding(
-            "left_square_bracket",
-            "rank(-1)",
-            "Rank",
-            id="trace.previous-gpu",
-            key_display="[ ]",
-            tooltip="Trace of the previous rank",
-        ),
-        Binding(
-            "right_square_bracket",
-            "rank(1)",
-            "Rank",
-            show=False,
-            id="trace.next-gpu",
-            tooltip="Trace of the next rank",
-        ),
+    BINDINGS: ClassVar[Bindings] = [
+        key("trace.view", "View", "Next view: account, timeline, kernels, gaps", "next_view"),
+        key("trace.filter", "Find", "Go to the next event with a name", "search"),
+        key("trace.earlier", "Time", "Cursor back in time", "move(-1)", keys="left", display="←/→"),
+        key("trace.later", "Later", "Cursor forward in time", "move(1)", keys="right", show=False),
+        key("trace.zoom-in", "Zoom", "Less time on the timeline", "zoom(1)", display="z/x"),
+        key("trace.zoom-out", "Out", "More time on the timeline", "zoom(-1)", show=False),
+        key("trace.previous-gpu", "Rank", "Trace of the previous rank", "rank(-1)", display="[ ]"),
+        key("trace.next-gpu", "Rank", "Trace of the next rank", "rank(1)", show=False),
     ]
 
     def __init__(self, traces: Sequence[OpenTrace]) -> None:
@@ -308,13 +290,9 @@ TERMS
             self._view = TraceView.ACCOUNT
         self._show_view()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the keys without a use in the view."""
-        if action in {"search", "move", "zoom"}:
-            return self._view is TraceView.TIMELINE and not isinstance(self.focused, Input)
-        if action == "rank":
-            return len(self._traces) > 1
-        return super().check_action(action, parameters)
+    def conditions(self) -> Mapping[str, bool]:
+        moves = self._view is TraceView.TIMELINE and not isinstance(self.focused, Input)
+        return {"search": moves, "move": moves, "zoom": moves, "rank": len(self._traces) > 1}
 
     def _show_view(self) -> None:
         """Show the widgets of the view, and move the focus there."""
@@ -337,6 +315,3 @@ TERMS
             spans.append(Span(f"[{text}]" if is_current else f" {text} ", Role.ACCENT if is_current else Role.DIM))
         used = sum(len(span.text) for span in spans)
         return line(*spans, Span(" " * max(0, width - used), Role.PLAIN))
-
-    def _lines(self, name: str) -> TextLines:
-        return self.query_one(f"#{name}", TextLines)

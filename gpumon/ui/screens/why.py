@@ -1,45 +1,33 @@
 """Why a training run is slow: the account of its steps, renewed every few seconds, and the verdict."""
 
+from collections.abc import Mapping
 from functools import partial
 from threading import Event
 from typing import ClassVar
 
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-
 from gpumon.core.problems import CommandError, Problem
 from gpumon.operations.why.examination import ExaminationProgress, Listener, WhyReport
 from gpumon.operations.why.outside import examine_outside
-from gpumon.operations.why.trace import examine_process
+from gpumon.operations.why.processes import examine_process
 from gpumon.present.paint.line import Line, Role, Span, line
-from gpumon.present.paint.table import TableRow
-from gpumon.present.top_line import title_line
 from gpumon.present.why import problem_lines, progress_text, why_lines
 from gpumon.session.view_state import ViewState
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import ViewStateRequested
-from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.screens.base import TextScreen
 from gpumon.ui.screens.probe_question import ask_for_probe
-from gpumon.ui.widgets.footer import Footer
-from gpumon.ui.widgets.line_table import MARGIN, LineTable
-from gpumon.ui.widgets.text_lines import TextLines
-
-_SCROLL_BAR = 1
 
 
-class WhyScreen(ViewScreen[None]):
-    """Observes a process of this host again and again while it is the screen in front.
-
-    Args:
-        pid: The process.
-    """
+class WhyScreen(TextScreen[None]):
+    """Observes a process of this host again and again while it is the screen in front."""
 
     PAGE: ClassVar[str] = "docs/why.md"
     TAB: ClassVar[str] = "Processes"
     IS_TEXT = True
+    TEXT_ID = "why"
     AUTO_FOCUS: ClassVar[str] = "#why"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back", id="why.back", tooltip="Back to the previous screen"),
-        Binding("r", "trace", "Trace", id="why.run", tooltip="Record a trace too, for exact times of the GPU"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("why.run", "Trace", "Record a trace too, for exact times of the GPU", "trace"),
     ]
 
     def __init__(self, pid: int) -> None:
@@ -54,12 +42,6 @@ class WhyScreen(ViewScreen[None]):
         self._has_probe: bool | None = None
         """Whether the process has a probe; None until that is known, and the user was asked if it has none."""
 
-    def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="title")
-        yield LineTable(id="why", choosable=False)
-        yield Footer()
-
     def on_screen_resume(self) -> None:
         """Observe the process while the screen is in front."""
         super().on_screen_resume()
@@ -67,36 +49,22 @@ class WhyScreen(ViewScreen[None]):
             self._start(is_tracing=False)
 
     def on_screen_suspend(self) -> None:
-        """Stop to observe it."""
         self._stop.set()
 
     def on_unmount(self) -> None:
-        """Stop to observe it."""
         self._stop.set()
 
     def show(self, state: ViewState) -> None:
         """Draw the newest report, and how far the next one is."""
-        if state.is_read_only != self._is_read_only:
-            self._is_read_only = state.is_read_only
-            self.refresh_bindings()
+        self._is_read_only = state.is_read_only
         if not self._is_asking:
             self._is_asking = True
             ask_for_probe(self, self._pid, state.load_probe, self._begin)
-        width = max(1, self.size.width - MARGIN - _SCROLL_BAR)
-        progress = self._progress
-        title = title_line(
-            f"Why PID {self._pid} is slow", "" if progress is None else progress_text(progress), self.size.width
-        )
-        rows = [TableRow(str(number), text) for number, text in enumerate(self._lines(width))]
-        with self.app.batch_update():
-            self.query_one("#title", TextLines).show([title])
-            self.query_one("#why", LineTable).show(rows)
+        self.show_title(f"Why PID {self._pid} is slow", "" if self._progress is None else progress_text(self._progress))
+        self.show_text(self._report_lines(self.text_width))
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the key for traces, which a probe writes, without one, or if gpumon is read-only."""
-        if action == "trace":
-            return not self._is_read_only and self._has_probe is not False
-        return super().check_action(action, parameters)
+    def conditions(self) -> Mapping[str, bool]:
+        return {"trace": not self._is_read_only and self._has_probe is not False}  # a probe writes traces
 
     def action_trace(self) -> None:
         if not self._is_tracing:
@@ -109,7 +77,7 @@ class WhyScreen(ViewScreen[None]):
         if self.is_current:
             self._start(is_tracing=False)
 
-    def _lines(self, width: int) -> list[Line]:
+    def _report_lines(self, width: int) -> list[Line]:
         if self.report is None:
             return [line(Span("Observing the process …", Role.DIM))]
         if isinstance(self.report, Problem):
@@ -123,27 +91,24 @@ class WhyScreen(ViewScreen[None]):
         self._is_tracing = is_tracing
         listener = Listener(self._take_progress, self._stop.is_set)
         work = partial(_examine, self._pid, listener, is_tracing=is_tracing, has_probe=bool(self._has_probe))
-        self.in_background(work, partial(self._take, self._stop))
+        self.attempt(work, partial(self._take, self._stop))
 
     def _take_progress(self, progress: ExaminationProgress) -> None:
         """Called in the thread of the examination; drawn with the next state."""
         self._progress = progress
 
-    def _take(self, stop: Event, result: WhyReport | Problem) -> None:
+    def _take(self, stop: Event, result: WhyReport | CommandError) -> None:
         """Draw a result; observe again, unless there is a problem or a trace, which would be lost."""
         if stop is not self._stop or stop.is_set():
             return
-        self.report, self._progress = result, None
+        self.report, self._progress = result.problem if isinstance(result, CommandError) else result, None
         self.post_message(ViewStateRequested())
         if isinstance(result, WhyReport) and not self._is_tracing:
             self._start(is_tracing=False)
         self._is_tracing = False
 
 
-def _examine(pid: int, listener: Listener, *, is_tracing: bool, has_probe: bool) -> WhyReport | Problem:
-    try:
-        if not has_probe:
-            return examine_outside(pid, None, listener)
-        return examine_process(pid, None, listener, has_trace=is_tracing)
-    except CommandError as error:
-        return error.problem
+def _examine(pid: int, listener: Listener, *, is_tracing: bool, has_probe: bool) -> WhyReport:
+    if not has_probe:
+        return examine_outside(pid, None, listener)
+    return examine_process(pid, None, listener, has_trace=is_tracing)

@@ -4,21 +4,19 @@ from typing import ClassVar, Final
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Button, Input, Static
 
 from gpumon.core.problems import Problem
-from gpumon.operations.run_target import CPU, RunTarget
+from gpumon.operations.device_selection import CPU, RunTarget
 from gpumon.present.device_choices import cpu_choice, gpu_choices
-from gpumon.present.top_line import title_line
 from gpumon.session.view_state import ViewState
 from gpumon.session.workload_controller import search_interpreter
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import StartRequest, StartRequested
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.widgets.fields import ParameterField, Tick
 from gpumon.ui.widgets.footer import Footer
-from gpumon.ui.widgets.text_lines import TextLines
 from gpumon.workload_runs.catalogue import WorkloadInfo
 from gpumon.workload_runs.interpreter import Interpreter
 from gpumon.workload_runs.parameters import Value
@@ -33,21 +31,16 @@ _START_HELP: Final = "Starts the workload. gpumon asks first if the GPU is in us
 
 
 class WorkloadForm(ViewScreen[int]):
-    """Asks for everything that a start needs; the result is the number of runs that it has requested.
-
-    Args:
-        workload: The workload.
-        state: The newest state.
-    """
+    """Asks for everything that a start needs; the result is the number of runs that it has requested."""
 
     PAGE: ClassVar[str] = "docs/workloads.md"
     TAB: ClassVar[str] = "Workloads"
     AUTO_FOCUS: ClassVar[str] = "Tick"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "Back", id="form.back", tooltip="Back without starting anything"),
-        Binding("f5,ctrl+s", "start", "Start", id="form.start", tooltip="Start the workload", priority=True),
-        Binding("down", "app.focus_next", "Next", show=False, id="form.down", tooltip="Next field"),
-        Binding("up", "app.focus_previous", "Previous", show=False, id="form.up", tooltip="Previous field"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("form.back", "Back", "Back without starting anything", "dismiss(None)"),
+        key("form.start", "Start", "Start the workload", priority=True),
+        key("form.down", "Next", "Next field", "app.focus_next", keys="down", show=False),
+        key("form.up", "Previous", "Previous field", "app.focus_previous", keys="up", show=False),
     ]
 
     def __init__(self, workload: WorkloadInfo, state: ViewState) -> None:
@@ -61,8 +54,7 @@ class WorkloadForm(ViewScreen[int]):
         self._is_checking = False
 
     def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="title")
+        yield from self.compose_top("title")
         with VerticalScroll(id="fields", can_focus=False):
             yield Static("Device", classes="section", markup=False)
             for number, choice in enumerate(self._choices):
@@ -97,8 +89,7 @@ class WorkloadForm(ViewScreen[int]):
 
     def show(self, state: ViewState) -> None:
         """Draw what changes while the form is open: free memory, and devices that become free."""
-        title = f"{self._workload.name}  {self._workload.purpose}"
-        self.query_one("#title", TextLines).show([title_line(title, "", self.size.width)])
+        self.show_title(f"{self._workload.name}  {self._workload.purpose}")
         self._interpreter = state.workloads.interpreter
         runs = state.workloads.runs
         choices = {choice.key: choice for choice in gpu_choices(state.frame.devices, runs)}

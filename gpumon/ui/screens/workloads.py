@@ -1,17 +1,16 @@
 """The workloads that can be run, the runs of this gpumon, and saved results of earlier sessions."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from gpumon.core.problems import Problem
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, plain
 from gpumon.present.paint.table import fit_columns, headings, row_line
-from gpumon.present.top_line import title_line
 from gpumon.present.workloads import (
     EARLIER_COLUMNS,
     RUN_COLUMNS,
@@ -25,6 +24,7 @@ from gpumon.present.workloads import (
     workload_rows,
 )
 from gpumon.session.view_state import ViewState, WorkloadsState
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import StopRequested, WorkloadsRefreshRequested
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.screens.run import CodeScreen, RunScreen
@@ -46,8 +46,8 @@ _MIN_EARLIER_LINES: Final = 3
 class _OpeningTable(LineTable, inherit_bindings=True):
     """A table whose rows open another screen."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "Open", id="workloads-table.open", tooltip="Open the workload's form, or the run"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("workloads-table.open", "Open", "Open the workload's form, or the run", "choose"),
     ]
 
 
@@ -57,23 +57,19 @@ class WorkloadsScreen(ViewScreen[None]):
     PAGE: ClassVar[str] = "docs/workloads.md"
     TAB: ClassVar[str] = "Workloads"
     AUTO_FOCUS: ClassVar[str] = "#workloads"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.pop_screen", "Back", id="workloads.back", tooltip="Back to the overview"),
-        Binding("X", "stop", "Stop", id="workloads.stop", tooltip="Stop the run under the cursor"),
-        Binding("v", "code", "Code", id="workloads.view", tooltip="The code that the workload measures"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("workloads.stop", "Stop", "Stop the run under the cursor"),
+        key("workloads.view", "Code", "The code that the workload measures", "code"),
     ]
 
     def __init__(self) -> None:
         super().__init__()
         self._state: ViewState | None = None
-        self._can_stop: bool | None = None
         self._catalogue = TableView[WorkloadRow](_OpeningTable(id="workloads"), workload_key)
         self._runs = TableView[RunRow](_OpeningTable(id="runs"), lambda row: row.run.key)
 
     def compose(self) -> ComposeResult:
-        yield from self.compose_top()
-        yield TextLines(id="title")
-        yield TextLines(id="interpreter")
+        yield from self.compose_top("title", "interpreter")
         yield self._catalogue
         yield Static(id="note", markup=False)
         yield self._runs
@@ -86,15 +82,12 @@ class WorkloadsScreen(ViewScreen[None]):
         self.post_message(WorkloadsRefreshRequested())
 
     def show(self, state: ViewState) -> None:
-        """Draw the tables."""
         self._state = state
         running = state.workloads.running_count
-        with self.app.batch_update():
-            title = title_line("Workloads", f"{running} running" if running else "", self.size.width)
-            self._lines("title").show([title])
-            self._lines("interpreter").show([_interpreter_line(state.workloads, self.size.width)])
-            self._show_tables(state.workloads)
-            self.show_note()
+        self.show_title("Workloads", f"{running} running" if running else "")
+        self._lines("interpreter").show([_interpreter_line(state.workloads, self.size.width)])
+        self._show_tables(state.workloads)
+        self.show_note()
 
     @on(LineTable.CursorMoved)
     def show_note(self) -> None:
@@ -104,10 +97,7 @@ class WorkloadsScreen(ViewScreen[None]):
         static = self.query_one("#note", Static)
         if static.content != note:
             static.update(note, layout=False)
-        can_stop = self._stoppable_run is not None
-        if can_stop != self._can_stop:
-            self._can_stop = can_stop
-            self.refresh_bindings()
+        self.follow_conditions()
 
     @on(LineTable.RowChosen, "#workloads")
     def open_form(self, chosen: LineTable.RowChosen) -> None:
@@ -139,11 +129,8 @@ class WorkloadsScreen(ViewScreen[None]):
         else:
             self.notify("Its file names no code to show.", severity="warning")
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the key that stops a run while there is none to stop."""
-        if action == "stop":
-            return self._stoppable_run is not None
-        return super().check_action(action, parameters)
+    def conditions(self) -> Mapping[str, bool]:
+        return {"stop": self._stoppable_run is not None}
 
     def _focus_runs(self, started_count: int | None) -> None:
         """Focus the table if several runs were started: the screen of a single one opens."""
@@ -193,9 +180,6 @@ class WorkloadsScreen(ViewScreen[None]):
 
     def _heading(self, text: str) -> Line:
         return (Span((" " * MARGIN + text).ljust(self.size.width), Role.HEADING),)
-
-    def _lines(self, name: str) -> TextLines:
-        return self.query_one(f"#{name}", TextLines)
 
 
 def _interpreter_line(state: WorkloadsState, width: int) -> Line:

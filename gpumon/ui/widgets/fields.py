@@ -5,26 +5,20 @@ from typing import ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widgets import Input, Static
 
 from gpumon.present.workload_text import parameter_text
+from gpumon.ui.keymap import Bindings, key
 from gpumon.workload_runs.parameters import ParameterKind, WorkloadParameter
 
 
 class Choice(Static, can_focus=True):
-    """One of several words, all of which are visible.
+    """One of several words, all of which are visible."""
 
-    Args:
-        choices: The words.
-        chosen: The chosen one.
-        id: The widget's id.
-    """
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "turn", "Change", id="choice.open", tooltip="Next choice"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("choice.open", "Change", "Next choice", "turn"),
     ]
     DEFAULT_CSS = "Choice { height: auto; width: 1fr; }"
 
@@ -52,15 +46,10 @@ class Choice(Static, can_focus=True):
 
 
 class Tick(Static, can_focus=True):
-    """A box to tick, with a label.
+    """A box to tick, with a label."""
 
-    Args:
-        label: The label.
-        id: The widget's id.
-    """
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "turn", "Select", id="tick.open", tooltip="Select, or clear"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("tick.open", "Select", "Select, or clear", "turn"),
     ]
     DEFAULT_CSS = "Tick { height: 1; width: 1fr; }"
 
@@ -80,7 +69,6 @@ class Tick(Static, can_focus=True):
         self._draw()
 
     def show(self, label: str) -> None:
-        """Show another label."""
         self._label = label
         self._draw()
 

@@ -3,13 +3,13 @@
 from functools import cached_property
 from typing import ClassVar, Final
 
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.geometry import Size
 from textual.reactive import reactive
 from textual.widgets import Input, Static
 
 from gpumon.present.paint.line import Role, Span, clipped, line, width_of
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.widgets.text_lines import TextLines
 
 MAX_FILTER: Final = 200
@@ -19,10 +19,10 @@ _PLACEHOLDER: Final = "words, or user:ann  gpu:0-3  mem>10G  cpu<5  age>2d  cmd~
 class FilterInput(Input):
     """The filter that the user types."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Keep filter", id="filter.open", tooltip="Keep the filter, and go to the rows"),
-        Binding("down", "submit", "Rows", show=False, id="filter.down", tooltip="Keep the filter, and go to the rows"),
-        Binding("escape", "clear", "Clear", id="filter.back", tooltip="Clear the filter, and go to the rows"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("filter.open", "Keep filter", "Keep the filter, and go to the rows", "submit"),
+        key("filter.down", "Rows", "Keep the filter, and go to the rows", "submit", keys="down", show=False),
+        key("filter.back", "Clear", "Clear the filter, and go to the rows", "clear"),
     ]
 
     virtual_size = reactive(Size(0, 0), layout=False)

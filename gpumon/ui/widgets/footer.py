@@ -85,7 +85,6 @@ class Footer(Widget, can_focus=False):
         self.screen.bindings_updated_signal.subscribe(self, self._follow_bindings)
 
     def on_unmount(self) -> None:
-        """Stop following."""
         self.screen.bindings_updated_signal.unsubscribe(self)
 
     def on_resize(self, _: events.Resize) -> None:

@@ -4,24 +4,24 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from gpumon.present.device_table import DeviceRow
 from gpumon.present.heat_map import HeatMap, HeatMode, HistoryMode, heat_heading, heat_map, history_heading, history_map
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.widgets.text_lines import TextLines
 
 
 class HeatMapView(TextLines, can_focus=True):
     """The map and its heading."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move_row(-1)", "Up", show=False, id="heat-map.up", tooltip="GPU above"),
-        Binding("down,j", "move_row(1)", "Down", show=False, id="heat-map.down", tooltip="GPU below"),
-        Binding("home", "move_to(0)", "First", show=False, id="heat-map.top", tooltip="First GPU"),
-        Binding("end", "move_to(-1)", "Last", show=False, id="heat-map.bottom", tooltip="Last GPU"),
-        Binding("enter", "choose", "Details", id="heat-map.open", tooltip="All values of the GPU, and their meaning"),
-        Binding("s", "sort", "Sort", id="heat-map.sort", tooltip="Map another value, or the idle GPUs first"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("heat-map.up", "Up", "GPU above", "move_row(-1)", show=False),
+        key("heat-map.down", "Down", "GPU below", "move_row(1)", show=False),
+        key("heat-map.top", "First", "First GPU", "move_to(0)", show=False),
+        key("heat-map.bottom", "Last", "Last GPU", "move_to(-1)", show=False),
+        key("heat-map.open", "Details", "All values of the GPU, and their meaning", "choose"),
+        key("heat-map.sort", "Sort", "Map another value, or the idle GPUs first"),
     ]
 
     class SelectionMoved(Message):

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from textual import events
-from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive, var
@@ -17,6 +16,7 @@ from textual.scroll_view import ScrollView
 
 from gpumon.present.paint.line import Role, Span, changed_ranges, merged, plain
 from gpumon.present.paint.table import LazyRow, LazyRows, TableRow
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.widgets.text_lines import LineWidget
 
 MARGIN = 1
@@ -35,14 +35,14 @@ class LineTable(ScrollView, LineWidget, can_focus=True, inherit_bindings=False):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"line-table--cursor"}
     DEFAULT_CSS = "LineTable { height: 1fr; width: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False, id="table.up", tooltip="Cursor up"),
-        Binding("down,j", "move(1)", "Down", show=False, id="table.down", tooltip="Cursor down"),
-        Binding("pageup", "page(-1)", "Page up", show=False, id="table.page-up", tooltip="One page up"),
-        Binding("pagedown", "page(1)", "Page down", show=False, id="table.page-down", tooltip="One page down"),
-        Binding("home", "move(-1000000)", "Top", show=False, id="table.top", tooltip="First row"),
-        Binding("end", "move(1000000)", "Bottom", show=False, id="table.bottom", tooltip="Last row"),
-        Binding("enter", "choose", "Details", id="table.open", tooltip="All values of the row, and their meaning"),
+    BINDINGS: ClassVar[Bindings] = [
+        key("table.up", "Up", "Cursor up", "move(-1)", show=False),
+        key("table.down", "Down", "Cursor down", "move(1)", show=False),
+        key("table.page-up", "Page up", "One page up", "page(-1)", show=False),
+        key("table.page-down", "Page down", "One page down", "page(1)", show=False),
+        key("table.top", "Top", "First row", "move(-1000000)", show=False),
+        key("table.bottom", "Bottom", "Last row", "move(1000000)", show=False),
+        key("table.open", "Details", "All values of the row, and their meaning", "choose"),
     ]
 
     class CursorMoved(Message):

@@ -18,12 +18,7 @@ _COLORS: Final = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 class PasteArea(TextArea):
-    """Accepts text from outside: removes colors, replaces control characters, and limits the length.
-
-    Args:
-        text: The initial text.
-        id: The widget's id.
-    """
+    """Accepts text from outside: removes colors, replaces control characters, and limits the length."""
 
     def __init__(self, text: str, *, id: str) -> None:  # noqa: A002 - Textual's name for it
         super().__init__(harmless(text), id=id, soft_wrap=False, compact=True, highlight_cursor_line=False)

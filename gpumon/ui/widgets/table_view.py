@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Final, Generic
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input
@@ -26,6 +25,7 @@ from gpumon.present.paint.table import (
 )
 from gpumon.present.table_state import TableRows, sort_marks, sorted_by, visible_columns
 from gpumon.session.table_memory import TableState
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import AppMessage, ViewStateRequested
 from gpumon.ui.widgets.filter_bar import FilterBar
 from gpumon.ui.widgets.line_table import MARGIN, LineTable
@@ -69,28 +69,14 @@ class TableView(Vertical, Generic[RowT]):
     """
 
     DEFAULT_CSS = "TableView { height: 1fr; width: 1fr; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter", id="table.filter", tooltip="Show only the rows that match what you type"),
-        Binding("s", "sort", "Sort", id="table.sort", tooltip="Choose the column to sort by; a click on it sorts, too"),
-        Binding("M", "sort_by('memory')", "Memory", id="table.sort-memory", show=False, tooltip="Sort by memory"),
-        Binding("P", "sort_by('sm', 'util')", "Use", id="table.sort-use", show=False, tooltip="Sort by utilization"),
-        Binding("c", "columns", "Columns", id="table.choose", tooltip="Choose the columns of the table"),
-        Binding(
-            "less_than_sign",
-            "scroll_columns(-1)",
-            "Left",
-            id="table.columns-left",
-            show=False,
-            tooltip="Columns at the left of a table that is wider than the screen",
-        ),
-        Binding(
-            "greater_than_sign",
-            "scroll_columns(1)",
-            "Right",
-            id="table.columns-right",
-            show=False,
-            tooltip="Columns at the right of a table that is wider than the screen",
-        ),
+    BINDINGS: ClassVar[Bindings] = [
+        key("table.filter", "Filter", "Show only the rows that match what you type"),
+        key("table.sort", "Sort", "Choose the column to sort by; a click on it sorts, too"),
+        key("table.sort-memory", "Memory", "Sort by memory", "sort_by('memory')", show=False),
+        key("table.sort-use", "Use", "Sort by utilization", "sort_by('sm', 'util')", show=False),
+        key("table.choose", "Columns", "Choose the columns of the table", "columns"),
+        key("table.columns-left", "Left", "Columns at the left of a wide table", "scroll_columns(-1)", show=False),
+        key("table.columns-right", "Right", "Columns at the right of a wide table", "scroll_columns(1)", show=False),
     ]
 
     class StateRequested(AppMessage):

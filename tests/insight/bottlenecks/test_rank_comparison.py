@@ -6,7 +6,7 @@ from gpumon.insight.bottlenecks.rank_comparison import compare
 from gpumon.insight.bottlenecks.slowness_verdict import judge_traces
 from gpumon.insight.bottlenecks.traced_account import traced_evidence
 from gpumon.operations.why.examination import WhyReport
-from gpumon.operations.why.job import compared
+from gpumon.operations.why.processes import compared
 from gpumon.traces.model import Trace
 from tests.traces.maker import GEMM, NCCL, TraceMaker, training
 
@@ -36,7 +36,7 @@ def test_a_straggler_is_the_cause_through_both_doors() -> None:
     assert [verdict.causes[0].kind for verdict in verdicts] == ["straggler"] * 3
     assert verdicts[0].causes[0].bound_seconds == pytest.approx(750e-6)
     reports = [
-        WhyReport(number, "", number, 3, None, None, (), 5.0, traced_evidence(trace), verdicts[number])
+        WhyReport(number, "", None, (), 5.0, traced_evidence(trace), verdicts[number])
         for number, trace in enumerate(traces)
     ]
     assert [report.verdict for report in compared(tuple(reports), {}).ranks] == list(verdicts)

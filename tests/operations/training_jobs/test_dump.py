@@ -13,8 +13,7 @@ from gpumon.core.stacks import StackFrame, ThreadStack
 from gpumon.distributed.ras_poller import RasAnswer
 from gpumon.distributed.ras_report import parse_report
 from gpumon.operations.training_jobs import dump
-from gpumon.operations.training_jobs.sample import JobsSample
-from gpumon.operations.training_jobs.watcher import JobsReading
+from gpumon.operations.training_jobs.watcher import JobsReading, JobsSample
 from tests import builders
 from tests.distributed.ras_server import FakeRank, report_json
 from tests.training_jobs import HANGING, collective
@@ -33,7 +32,7 @@ REPORT = parse_report(report_json([FakeRank(0, 28540, "10.20.30.40")]))
 
 @pytest.fixture
 def sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    reading = JobsReading((HANGING,), True, {HANGING.key: (EVIDENCE,)}, {HANGING.key: RasAnswer(REPORT, 1.0)})
+    reading = JobsReading((HANGING,), True, {HANGING.key: (EVIDENCE,)}, {HANGING.key: RasAnswer(REPORT)})
     stacks = {28543: (ThreadStack("pin_memory", False, (FRAME,)),)}
     monkeypatch.setattr(dump, "sample_jobs", lambda *, wants_stacks: JobsSample(reading, None, (), stacks))
 

@@ -10,9 +10,8 @@ import pytest
 
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.ranks import HangKind, HangVerdict
-from gpumon.operations.training_jobs.document import jobs_document
 from gpumon.operations.training_jobs.hosts import HostJobs, merged_jobs, parse_jobs, read_hosts
-from gpumon.operations.training_jobs.report import TrainingJobReport, TrainingJobState
+from gpumon.operations.training_jobs.report import TrainingJobReport, TrainingJobState, jobs_document
 from tests.training_jobs import HANGING, JOBS, LAST, RUNS, collective, rank
 
 WAITING = HangVerdict(HangKind.UNDECIDED, True, "all_reduce #288686 does not complete.", since_seconds=60.0)

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from gpumon.core.ranks import HangKind, HangVerdict
-from gpumon.distributed.model import JobRank, TrainingJob
+from gpumon.distributed.environment import JobRank, TrainingJob
 from gpumon.distributed.ras_report import parse_report
 from gpumon.operations.training_jobs.ras_ranks import remote_ranks, with_ras
 from tests.distributed.ras_server import FakeRank, report_json

@@ -12,7 +12,7 @@ import pytest
 from gpumon.core.ranks import HangKind
 from gpumon.distributed import ras_poller
 from gpumon.insight.hangs import hang_verdict
-from gpumon.operations.training_jobs import ras_ranks, sample
+from gpumon.operations.training_jobs import ras_ranks, watcher
 from gpumon.operations.training_jobs.report import TrainingJobReport, TrainingJobState
 from tests.distributed.ras_server import FakeRank, FakeService, report_json, serving
 
@@ -30,8 +30,8 @@ def job(service: FakeService, short_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("GPUMON_PROBE_DIR", str(short_path))
     monkeypatch.setattr(ras_poller, "MIN_AGE_SECONDS", 0.0)
     monkeypatch.setattr(ras_poller, "nccl_version", lambda *_: (2, 28, 9))
-    monkeypatch.setattr(sample, "_RAS_SECONDS", 0.5)
-    monkeypatch.setattr(sample, "_COUNTED_SECONDS", STANDSTILL_SECONDS + 5.0)
+    monkeypatch.setattr(watcher, "_RAS_SECONDS", 0.5)
+    monkeypatch.setattr(watcher, "_COUNTED_SECONDS", STANDSTILL_SECONDS + 5.0)
     monkeypatch.setattr(hang_verdict, "MIN_COUNTED_SECONDS", STANDSTILL_SECONDS)
     monkeypatch.setattr(ras_ranks, "MIN_COUNTED_SECONDS", STANDSTILL_SECONDS)
     name = f"counted-{time.monotonic_ns()}"
@@ -60,7 +60,7 @@ def job(service: FakeService, short_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def look(name: str) -> TrainingJobReport:
-    return next(report for report in sample.sample_jobs().reading.reports if report.id == name)
+    return next(report for report in watcher.sample_jobs().reading.reports if report.id == name)
 
 
 def test_counts_that_stand_still_are_a_hang(job: str, service: FakeService) -> None:

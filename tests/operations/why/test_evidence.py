@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpumon.core.stacks import ThreadStack
-from gpumon.operations.why.host import HostObserver
-from gpumon.operations.why.proc_times import Quota, allowed_cores, descendants, read_processes, read_quota
+from gpumon.operations.why.host import HostObserver, Quota, allowed_cores, descendants, read_processes, read_quota
 from gpumon.operations.why.source_lines import SourceLines
 from tests.insight.bottlenecks.makers import stack
 

@@ -11,7 +11,7 @@ from gpumon.core.step_classes import DATA
 from gpumon.operations.fleet.ssh import parse_hosts
 from gpumon.operations.why.document import why_document, why_job_document
 from gpumon.operations.why.hosts import examine_hosts, parse_reports
-from gpumon.operations.why.job import compared
+from gpumon.operations.why.processes import compared
 from gpumon.present.paint.line import plain
 from gpumon.present.why import job_lines
 from tests.operations.why.test_job import rank
@@ -32,7 +32,7 @@ def test_the_ranks_of_all_hosts_are_compared(tmp_path: Path) -> None:
         report = examine_hosts(["127.0.0.1", "localhost", "-bad.invalid"], ["--", "my job"], ssh)
         with pytest.raises(CommandError, match="exit code 9"):
             examine_hosts(["localhost"], ["--", "other"], ssh)
-    assert [one.rank for one in report.ranks] == [0, 1, 2, 3]
+    assert [one.evidence.rank for one in report.ranks] == [0, 1, 2, 3]
     assert {one.host for one in report.ranks} == {"127.0.0.1", "localhost"}
     assert report.straggler is not None
     assert report.straggler.rank == 2

@@ -10,7 +10,7 @@ from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, StepShare
 from gpumon.insight.bottlenecks.slowness_verdict import judge_run
 from gpumon.operations.why.document import why_job_document
 from gpumon.operations.why.examination import WhyReport
-from gpumon.operations.why.job import compared
+from gpumon.operations.why.processes import compared
 from gpumon.present.paint.line import plain
 from gpumon.present.why import job_lines
 from tests.insight.bottlenecks.makers import evidence
@@ -20,7 +20,7 @@ def rank(number: int, work: float, name: str = BACKWARD) -> WhyReport:
     """A rank that works for a part of a step of 100 ms, and waits for the others in the rest."""
     shares = {name: StepShare(name, work), COMMUNICATION: StepShare(COMMUNICATION, 0.1 - work)}
     run = evidence({key: share for key, share in shares.items() if share.seconds}, rank=number, world_size=4)
-    return WhyReport(100 + number, "train.py", number, 4, "2.11.0", None, ("passive",), 5.0, run, judge_run(run))
+    return WhyReport(100 + number, "train.py", None, ("passive",), 5.0, run, judge_run(run))
 
 
 def test_the_rank_with_more_work_is_the_straggler() -> None:
@@ -29,7 +29,7 @@ def test_the_rank_with_more_work_is_the_straggler() -> None:
     assert report.straggler is not None
     assert report.straggler.rank == 1
     assert "waiting for data" in report.straggler.reason
-    assert [item.verdict.causes[0].kind for item in report.ranks if item.rank != 1] == ["straggler"] * 3
+    assert [item.verdict.causes[0].kind for item in report.ranks if item.evidence.rank != 1] == ["straggler"] * 3
     text = "\n".join(plain(line) for line in job_lines(report, 120))
     assert "The others wait for rank 1" in text
     document = why_job_document(report)["straggler"]

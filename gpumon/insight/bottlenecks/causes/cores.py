@@ -2,14 +2,11 @@
 
 from typing import Final
 
-from gpumon.core.step_classes import BACKWARD, CORE_WAIT, CPU_OPERATORS, DATA, FORWARD, GIL_WAIT, OPTIMIZER
+from gpumon.core.step_classes import BACKWARD, CORE_WAIT, DATA, FORWARD, GIL_WAIT, OPTIMIZER
 from gpumon.core.units import counted
-from gpumon.insight.bottlenecks.cause import CauseRule, Finding
+from gpumon.insight.bottlenecks.cause import Finding
 from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence
 
-_MIN_QUEUE: Final = 0.12
-_MIN_GIL: Final = 0.08
-_MIN_THREADS: Final = 0.3
 _MIN_OWN_EXCESS: Final = 1.25
 """A process with more busy threads than cores competes with itself from this ratio on."""
 _MIN_OWN_PART: Final = 0.75
@@ -41,7 +38,7 @@ def _quota(evidence: SlownessEvidence) -> Finding | None:
     seconds = max(waiting.seconds, (host.quota_throttled_share or 0.0) * evidence.account.step_seconds)
     cores = f" of {host.allowed_cores:g} cores" if host.allowed_cores is not None else ""
     text = f"the CPU quota{cores} of its cgroup stopped the process in {host.quota_throttled_share:.0%} of the time"
-    return Finding(seconds, text, "Raise the CPU limit of the container, or use fewer threads and workers.")
+    return Finding(seconds, text)
 
 
 def _contention(evidence: SlownessEvidence) -> Finding | None:
@@ -62,7 +59,7 @@ def _contention(evidence: SlownessEvidence) -> Finding | None:
     if starved:
         text += ", also while it waited for workers of the DataLoader, which were ready to run"
     bound = evidence.account.step_seconds - waiting.seconds - starved
-    return Finding(waiting.cost_seconds + starved, text, experiment, bound_seconds=bound)
+    return Finding(waiting.cost_seconds + starved, text, bound_seconds=bound, experiment=experiment)
 
 
 def _threads(evidence: SlownessEvidence) -> Finding | None:
@@ -72,7 +69,9 @@ def _threads(evidence: SlownessEvidence) -> Finding | None:
     cores = host.allowed_cores or host.cpu_count or 0
     busy = (host.busy_threads_count or 0) + 1
     text = f"{counted(busy, 'busy thread')} of the process compete for {cores:g} cores"
-    return Finding(waiting.seconds, text, f"Call torch.set_num_threads({max(1, int(cores))}), or set OMP_NUM_THREADS.")
+    threads = max(1, int(cores))
+    experiment = f"Call torch.set_num_threads({threads}), or set OMP_NUM_THREADS."
+    return Finding(waiting.seconds, text, experiment=experiment, value=str(threads))
 
 
 def _gil(evidence: SlownessEvidence) -> Finding | None:
@@ -81,10 +80,9 @@ def _gil(evidence: SlownessEvidence) -> Finding | None:
         return None
     name, line = next(iter(evidence.host.python_threads.items()), ("", ""))
     text = f"another Python thread holds the GIL: {name} at {line}"
-    experiment = "Move the work of the other thread to another process, such as a worker of a DataLoader."
     queue = sum(part.seconds for part in evidence.account.share_of(DATA).top if part.kind == "queue")
     bound = evidence.account.step_seconds - waiting.seconds - queue  # another process fills the queue as well
-    return Finding(waiting.seconds, text, experiment, line, bound_seconds=bound)
+    return Finding(waiting.seconds, text, line, bound_seconds=bound)
 
 
 def _swapping(evidence: SlownessEvidence) -> Finding | None:
@@ -93,8 +91,7 @@ def _swapping(evidence: SlownessEvidence) -> Finding | None:
     if rate < _MIN_FAULTS_PER_SECOND or not host.disk_wait_share:
         return None
     text = f"{rate:.0f} pages per second of the process had to be read from disk"
-    experiment = "Free host memory, or read less of a memory-mapped file at random."
-    return Finding(host.disk_wait_share * evidence.account.step_seconds, text, experiment)
+    return Finding(host.disk_wait_share * evidence.account.step_seconds, text)
 
 
 def _few_threads(evidence: SlownessEvidence) -> Finding | None:
@@ -109,7 +106,8 @@ def _few_threads(evidence: SlownessEvidence) -> Finding | None:
         return None
     saved = work * (1 - 1 / (1 + free))
     text = f"operators use one thread, because OMP_NUM_THREADS is 1, and {free:.0f} cores are free"
-    return Finding(saved, text, f"Set OMP_NUM_THREADS={int(free) + 1}.", bound_seconds=account.step_seconds - saved)
+    bound, threads = account.step_seconds - saved, str(int(free) + 1)
+    return Finding(saved, text, experiment=f"Set OMP_NUM_THREADS={threads}.", bound_seconds=bound, value=threads)
 
 
 _MAX_OVERHEAD: Final = 0.08
@@ -140,20 +138,15 @@ def _small_operators(evidence: SlownessEvidence) -> Finding | None:
     if calls >= optimizer:
         part = f"{account.overhead_share:.0%} of the samples of operators are in Python code around them"
         text = f"operators are so small that calling them takes most of the time: {part}"
-        return Finding(calls, text, experiment, bound_seconds=account.step_seconds - calls) if calls else None
+        return (
+            Finding(calls, text, bound_seconds=account.step_seconds - calls, experiment=experiment) if calls else None
+        )
     if optimizer < _MIN_OPTIMIZER * work:
         return None
     text = "the optimizer, whose work does not depend on the batch, takes as long as for a large batch"
     experiment += " Try also fused=True in the optimizer."
-    return Finding(optimizer, text, experiment, bound_seconds=account.step_seconds - optimizer)
+    return Finding(optimizer, text, bound_seconds=account.step_seconds - optimizer, experiment=experiment)
 
 
-CORES: Final = (
-    CauseRule("quota", "CPU quota", CORE_WAIT, _MIN_QUOTA, _quota),
-    CauseRule("threads", "too many threads", CORE_WAIT, _MIN_QUEUE, _threads),
-    CauseRule("cpu_contention", "no free CPU core", CORE_WAIT, _MIN_QUEUE, _contention),
-    CauseRule("gil", "waiting for the GIL", GIL_WAIT, _MIN_GIL, _gil),
-    CauseRule("swapping", "reading pages from disk", CPU_OPERATORS, 0.1, _swapping),
-    CauseRule("threads", "too few threads", CPU_OPERATORS, _MIN_THREADS, _few_threads, is_removable=False),
-    CauseRule("tiny_batch", "small operators", CPU_OPERATORS, 0.2, _small_operators, is_removable=False),
-)
+CORES: Final = (_quota, _threads, _contention, _gil, _swapping, _few_threads, _small_operators)
+"""The conditions, which causes.txt names."""

@@ -4,15 +4,12 @@ from typing import Final
 
 from gpumon.core.step_classes import DATA, GIL_WAIT, PREPARATION
 from gpumon.core.units import counted
-from gpumon.insight.bottlenecks.cause import CauseRule, Finding, main_line, where_text
+from gpumon.insight.bottlenecks.cause import Finding, main_line, where_text
 from gpumon.insight.bottlenecks.slowness_evidence import HostEvidence, SlownessEvidence, StepShare
 
-_MIN_WAIT: Final = 0.05
 _QUEUE_SECONDS: Final = 1e-3
 """More workers do not shorten a wait like this: it takes as long to receive a batch that is ready."""
 _LARGE_SHARE: Final = 0.2
-_MIN_MAIN: Final = 0.08
-"""Indexing a data set in memory in the main process is part of healthy training runs."""
 _BUSY_WORKER: Final = 0.7
 """A worker that uses more of a core computes; one that uses less waits for storage or the network."""
 _DISK_WAIT: Final = 0.3
@@ -51,17 +48,23 @@ def _few_workers(evidence: SlownessEvidence) -> Finding | None:
         text += f", each of which uses {per_worker:.0%} of a core"
     if (host.workers_disk_wait_share or 0.0) >= _DISK_WAIT:
         text += f" and waits for a disk in {host.workers_disk_wait_share:.0%} of the samples"
-    return Finding(waiting, text, _workers_experiment(host, workers, per_worker), main_line(share))
+    experiment, value = _workers_experiment(host, workers, per_worker)
+    return Finding(waiting, text, main_line(share), experiment=experiment, value=value)
 
 
-def _workers_experiment(host: HostEvidence, workers: int, per_worker: float | None) -> str:
+def _workers_experiment(host: HostEvidence, workers: int, per_worker: float | None) -> tuple[str, str]:
+    """The experiment, and the number of workers that it sets."""
     free = _free_cores(host)
     if (host.workers_disk_wait_share or 0.0) >= _DISK_WAIT:
-        return "Copy a part of the data set to /dev/shm and train on it; if that is faster, the storage is the limit."
+        return (
+            "Copy a part of the data set to /dev/shm and train on it; if that is faster, the storage is the limit.",
+            "",
+        )
     if per_worker is not None and per_worker >= _BUSY_WORKER and free is not None and free < 1:
-        return "No core is free for more workers: prepare the samples once and store them, or train on one batch."
+        return "No core is free for more workers: prepare the samples once and store them, or train on one batch.", ""
     change = f"Set num_workers={2 * workers}" if workers else "Raise num_workers"
-    return f"{change} in the DataLoader, with persistent_workers=True, and compare the step times."
+    text = f"{change} in the DataLoader, with persistent_workers=True, and compare the step times."
+    return text, str(2 * workers) if workers else ""
 
 
 def _main_process(evidence: SlownessEvidence) -> Finding | None:
@@ -72,8 +75,7 @@ def _main_process(evidence: SlownessEvidence) -> Finding | None:
     if not seconds:
         return None
     text = f"the main process loads each batch itself, and the model waits{where_text(share)}"
-    experiment = "Set num_workers=4 in the DataLoader, so that other processes prepare the batches."
-    return Finding(seconds, text, experiment, main_line(share))
+    return Finding(seconds, text, main_line(share), value="4")
 
 
 def _worker_start(evidence: SlownessEvidence) -> Finding | None:
@@ -82,7 +84,7 @@ def _worker_start(evidence: SlownessEvidence) -> Finding | None:
     if not seconds:
         return None
     text = f"each epoch starts the workers of the DataLoader again{where_text(share)}"
-    return Finding(seconds, text, "Set persistent_workers=True in the DataLoader.", main_line(share))
+    return Finding(seconds, text, main_line(share))
 
 
 def _preparation(evidence: SlownessEvidence) -> Finding | None:
@@ -90,8 +92,7 @@ def _preparation(evidence: SlownessEvidence) -> Finding | None:
     if not share.cost_seconds:
         return None
     text = f"the main thread prepares data outside of a DataLoader{where_text(share)}"
-    experiment = "Train on one prepared batch; if that is faster, prepare the batches in workers of a DataLoader."
-    return Finding(share.cost_seconds, text, experiment, main_line(share))
+    return Finding(share.cost_seconds, text, main_line(share))
 
 
 def _queue(evidence: SlownessEvidence) -> Finding | None:
@@ -102,28 +103,16 @@ def _queue(evidence: SlownessEvidence) -> Finding | None:
     threads = evidence.host.python_threads
     producer = "".join(f"; thread {name} runs at {line}" for name, line in list(threads.items())[:1])
     text = f"the main thread waits for a queue that another thread or process fills{producer}{where_text(share)}"
-    experiment = "Fill the queue from more processes, or from workers of a DataLoader; threads share the GIL."
     # The thread that fills the queue takes the GIL as well, from which a process would free the main thread.
     bound = evidence.account.step_seconds - seconds - evidence.account.share_of(GIL_WAIT).seconds
-    return Finding(seconds, text, experiment, main_line(share), bound_seconds=bound)
+    return Finding(seconds, text, main_line(share), bound_seconds=bound)
 
 
 LOADING: Final = (
-    CauseRule(
-        "few_workers",
-        "waiting for the workers of the DataLoader",
-        DATA,
-        _MIN_WAIT,
-        _few_workers,
-        DATA,
-        is_removable=False,
-    ),
-    CauseRule(
-        "main_process", "loading data in the main process", DATA, _MIN_MAIN, _main_process, DATA, is_removable=False
-    ),
-    CauseRule("queue", "waiting for a queue of data", DATA, _MIN_WAIT, _queue, is_removable=False),
-    CauseRule("worker_start", "starting the workers again", DATA, _MIN_WAIT, _worker_start, is_removable=False),
-    CauseRule(
-        "main_process", "preparing data in the main thread", PREPARATION, _MIN_MAIN, _preparation, is_removable=False
-    ),
+    _few_workers,
+    _main_process,
+    _queue,
+    _worker_start,
+    _preparation,
 )
+"""The conditions, which causes.txt names."""

@@ -15,10 +15,8 @@ from gpumon.core.step_classes import (
 )
 from gpumon.core.throttle_reasons import CLOCK_SETTINGS, POWER_CAP, main_fault
 from gpumon.core.units import bytes_text, counted, short_time_text
-from gpumon.insight.bottlenecks.cause import CauseRule, Finding, main_kind, main_line, where_text
+from gpumon.insight.bottlenecks.cause import Finding, main_kind, main_line, where_text
 from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence
-from gpumon.traces.step_graph import FREEING
-from gpumon.traces.what_if import ELEMENTWISE, LAUNCHES, TF32
 
 _WORK: Final = (TENSOR, SIMT, MEMORY, OTHER_COMPUTE, GPU_WORK)
 _MIN_BENCHMARK_SECONDS: Final = 0.02
@@ -29,8 +27,6 @@ _TENSOR_RATIO: Final = 4.0
 """Matrix products on tensor cores are at least this much faster than in fp32 without them."""
 _BF16_RATIO: Final = 2.0
 """A product in bf16 takes half the time of one in TF32, by the data sheets."""
-_MIN_ELEMENTWISE: Final = 0.4
-"""Healthy models have less of it."""
 _OTHER_MIN: Final = 0.1
 _MAX_OTHERS: Final = 0.95
 """Processes take turns on a GPU: what others have of its time, a step takes longer. NVML's shares do not add up to
@@ -68,8 +64,7 @@ def _retries(evidence: SlownessEvidence) -> Finding | None:
         f"the allocator freed its cache {per_step:.1f} times per step and asked the driver again, because the memory "
         f"was {gpu.memory_used_share or 0.0:.0%} full"
     )
-    experiment = "Reduce the batch size a little, or set PYTORCH_ALLOC_CONF=expandable_segments:True."
-    return Finding(seconds, text, experiment)
+    return Finding(seconds, text)
 
 
 def _freeing(evidence: SlownessEvidence) -> Finding | None:
@@ -77,7 +72,7 @@ def _freeing(evidence: SlownessEvidence) -> Finding | None:
     if trace is None or not trace.free_seconds or (gpu is not None and gpu.retries_count):
         return None
     text = f"cudaFree and cudaMalloc take {short_time_text(trace.free_seconds)} per step, as after empty_cache()"
-    return Finding(trace.free_seconds, text, "Remove torch.cuda.empty_cache() from the loop.")
+    return Finding(trace.free_seconds, text)
 
 
 def _synchronization(evidence: SlownessEvidence) -> Finding | None:
@@ -89,7 +84,7 @@ def _synchronization(evidence: SlownessEvidence) -> Finding | None:
         return None
     text = f"the GPU is idle after calls that wait for it{where_text(share)}"
     experiment = _SYNC_EXPERIMENTS.get(main_kind(share), _SYNC_EXPERIMENTS["item_per_step"])
-    return Finding(share.cost_seconds, text, experiment, main_line(share))
+    return Finding(share.cost_seconds, text, main_line(share), experiment=experiment)
 
 
 def _is_freeing(evidence: SlownessEvidence) -> bool:
@@ -105,8 +100,7 @@ def _benchmarking(evidence: SlownessEvidence) -> Finding | None:
         return None
     share = evidence.account.share_of(HOST)
     text = "the GPU waits while cudnn.benchmark measures the algorithms of convolutions for each new shape"
-    experiment = "Set torch.backends.cudnn.benchmark = False, or pad the inputs to a few shapes."
-    return Finding(share.cost_seconds, text, experiment, main_line(share))
+    return Finding(share.cost_seconds, text, main_line(share))
 
 
 def _convolution_seconds(evidence: SlownessEvidence) -> float:
@@ -119,17 +113,16 @@ def _small_kernels(evidence: SlownessEvidence) -> Finding | None:
     share, trace = evidence.account.share_of(HOST), evidence.trace
     if not share.cost_seconds or evidence.gpu is None or _benchmarking(evidence) is not None:
         return None
-    experiment = "Wrap the model in torch.compile(mode='reduce-overhead'), or double the batch size."
     if trace is not None and trace.median_kernel_seconds is not None:
         if trace.median_kernel_seconds >= _SMALL_KERNEL_SECONDS:
             return None
         median = short_time_text(trace.median_kernel_seconds)
         text = f"{counted(trace.kernels_count, 'kernel')} with a median of {median}, which is less than a launch takes"
-        return Finding(share.cost_seconds, text, experiment, main_line(share))
+        return Finding(share.cost_seconds, text, main_line(share))
     if evidence.account.is_traced:
         return None
     text = f"the GPU is idle while the main thread launches kernels{where_text(share)}"
-    return Finding(share.cost_seconds, text, experiment, main_line(share))
+    return Finding(share.cost_seconds, text, main_line(share))
 
 
 def _host(evidence: SlownessEvidence) -> Finding | None:
@@ -143,8 +136,7 @@ def _host(evidence: SlownessEvidence) -> Finding | None:
     top = share.top[0].name if share.top else "Python"
     line = main_line(share)
     text = f"the GPU waits for the next launch, mostly {top}{f' at {line}' if line else ''}"
-    experiment = "Wrap the model in torch.compile(mode='reduce-overhead'), or move this work out of the loop."
-    return Finding(share.cost_seconds, text, experiment, line)
+    return Finding(share.cost_seconds, text, line)
 
 
 def _tiny_copies(evidence: SlownessEvidence) -> Finding | None:
@@ -157,9 +149,8 @@ def _tiny_copies(evidence: SlownessEvidence) -> Finding | None:
     mean = bytes_text(round(trace.sent_bytes / trace.sent_count))
     lines = (main_line(account.share_of(name)) for name in (COPIES, SYNC, HOST))
     text = f"{counted(trace.sent_count, 'copy')} of {mean} on average to the GPU"
-    experiment = "Build the tensor on the host and copy it once, or create it on the GPU before the loop."
     bound = max(account.step_seconds - seconds, _work_seconds(evidence))
-    return Finding(seconds, text, experiment, next((line for line in lines if line), ""), bound_seconds=bound)
+    return Finding(seconds, text, next((line for line in lines if line), ""), bound_seconds=bound)
 
 
 def _copies(evidence: SlownessEvidence) -> Finding | None:
@@ -169,8 +160,7 @@ def _copies(evidence: SlownessEvidence) -> Finding | None:
     size = "" if trace is None or not trace.copied_bytes else f" {bytes_text(trace.copied_bytes)} in"
     count = "" if trace is None else f" {counted(trace.copies_count, 'copy')}"
     text = f"the GPU only copies{size}{count}{where_text(share)}"
-    experiment = "Copy the next batch on a second stream with non_blocking=True while the model works on this one."
-    return Finding(share.cost_seconds, text, experiment, main_line(share))
+    return Finding(share.cost_seconds, text, main_line(share))
 
 
 def _pageable(evidence: SlownessEvidence) -> Finding | None:
@@ -178,27 +168,25 @@ def _pageable(evidence: SlownessEvidence) -> Finding | None:
     if trace is None or not share.cost_seconds or trace.pageable_copy_seconds < 0.5 * share.cost_seconds:
         return None
     text = f"copies of {bytes_text(trace.copied_bytes)} from pageable memory{where_text(share)}"
-    experiment = "Set pin_memory=True in the DataLoader, and copy with non_blocking=True."
-    return Finding(share.cost_seconds, text, experiment, main_line(share))
+    return Finding(share.cost_seconds, text, main_line(share))
 
 
 def _no_tf32(evidence: SlownessEvidence) -> Finding | None:
     account, gpu = evidence.account, evidence.gpu
-    experiment = "Set torch.set_float32_matmul_precision('high'), or use autocast with bfloat16."
     share = account.share_of(SIMT)
     if account.is_traced:
         if not share.cost_seconds:
             return None
         saved = share.cost_seconds * (1 - 1 / _TENSOR_RATIO)
         text = f"matrix products in fp32 without tensor cores{where_text(share)}"
-        return Finding(saved, text, experiment, main_line(share), bound_seconds=account.step_seconds - saved)
+        return Finding(saved, text, main_line(share), bound_seconds=account.step_seconds - saved)
     if gpu is None or gpu.tensor_share is None or gpu.tensor_share > _NO_TENSOR or (gpu.sm_share or 0.0) < _HIGH_SM:
         return None
     if gpu.fp32_share is None or gpu.fp32_share < _HIGH_FP32:
         return None
     saved = _work_seconds(evidence) * (1 - 1 / _TENSOR_RATIO)
     text = f"tensor cores are idle, while the FP32 pipes are active in {gpu.fp32_share:.0%} of the time"
-    return Finding(saved, text, experiment, bound_seconds=account.step_seconds - saved)
+    return Finding(saved, text, bound_seconds=account.step_seconds - saved)
 
 
 def _no_bf16(evidence: SlownessEvidence) -> Finding | None:
@@ -207,25 +195,23 @@ def _no_bf16(evidence: SlownessEvidence) -> Finding | None:
         return None
     saved = trace.tf32_share * account.step_seconds * (1 - 1 / _BF16_RATIO)
     text = f"{trace.tf32_share:.0%} of the step are matrix products in TF32, and bf16 takes half the time"
-    experiment = "Run the forward pass in torch.autocast('cuda', dtype=torch.bfloat16), and compare the losses."
-    return Finding(saved, text, experiment, bound_seconds=account.step_seconds - saved)
+    return Finding(saved, text, bound_seconds=account.step_seconds - saved)
 
 
 def _memory_bound(evidence: SlownessEvidence) -> Finding | None:
     account, gpu = evidence.account, evidence.gpu
     share = account.share_of(MEMORY)
-    experiment = "Wrap the model in torch.compile, which fuses such kernels."
     if account.is_traced:
         seconds = 0.0 if evidence.trace is None else min(share.cost_seconds, evidence.trace.elementwise_seconds)
         if not seconds:
             return None
         text = f"elementwise kernels, which only move memory{where_text(share)}"
-        return Finding(seconds, text, experiment, bound_seconds=account.step_seconds - seconds)
+        return Finding(seconds, text, bound_seconds=account.step_seconds - seconds)
     if gpu is None or (gpu.dram_share or 0.0) < _HIGH_DRAM or gpu.tensor_share is None or gpu.tensor_share > 0.1:
         return None
     text = f"the memory bandwidth is {gpu.dram_share:.0%} in use, and tensor cores are active in {gpu.tensor_share:.0%}"
     seconds = _work_seconds(evidence) * (1 - gpu.tensor_share)
-    return Finding(seconds, text, experiment, bound_seconds=account.step_seconds - seconds)
+    return Finding(seconds, text, bound_seconds=account.step_seconds - seconds)
 
 
 def _shared(evidence: SlownessEvidence) -> Finding | None:
@@ -238,8 +224,7 @@ def _shared(evidence: SlownessEvidence) -> Finding | None:
     seconds = min((others + others / max(accounted, others)) / 2, _MAX_OTHERS) * step
     names = ", ".join(f"{command} {share:.0%}" for command, share in gpu.others[:2])
     text = f"other processes use GPU {gpu.label}: {names}; this one {gpu.own_sm_share or 0.0:.0%}"
-    experiment = "Stop the other process, or move this one to a free GPU, and compare the step times."
-    return Finding(seconds, text, experiment, bound_seconds=step - seconds)
+    return Finding(seconds, text, bound_seconds=step - seconds)
 
 
 def _clocks(evidence: SlownessEvidence) -> Finding | None:
@@ -261,22 +246,11 @@ def _clocks(evidence: SlownessEvidence) -> Finding | None:
     else:
         return None
     text = f"the SM clock is {gpu.clock_share:.0%} of its maximum, {why}"
-    return Finding(seconds, text, experiment)
+    return Finding(seconds, text, experiment=experiment)
 
 
 DEVICE: Final = (
-    CauseRule("gpu_shared", "GPU shared with other processes", IDLE, 0.10, _shared),
-    CauseRule("allocator_retries", "device memory nearly full", SYNC, 0.05, _retries),
-    CauseRule("empty_cache", "freeing device memory in every step", SYNC, 0.05, _freeing, FREEING),
-    CauseRule("tiny_copies", "many small copies", COPIES, 0.05, _tiny_copies),
-    CauseRule("item_per_step", "synchronization", SYNC, 0.05, _synchronization, SYNC),
-    CauseRule("cudnn_benchmark", "measuring convolutions", HOST, _BENCHMARK_SHARE, _benchmarking),
-    CauseRule("small_kernels", "launch-bound", HOST, 0.10, _small_kernels, LAUNCHES, is_removable=False),
-    CauseRule("host", "host-bound", HOST, 0.10, _host, is_removable=False),
-    CauseRule("pageable", "copies from pageable memory", COPIES, 0.05, _pageable, COPIES),
-    CauseRule("no_overlap", "copies without overlap", COPIES, 0.05, _copies, COPIES),
-    CauseRule("no_tf32", "FP32 without tensor cores", SIMT, 0.10, _no_tf32, SIMT),
-    CauseRule("no_bf16", "TF32 where bf16 may fit", TENSOR, 0.15, _no_bf16, TF32, is_removable=False),
-    CauseRule("elementwise", "memory-bound kernels", MEMORY, _MIN_ELEMENTWISE, _memory_bound, ELEMENTWISE),
-    CauseRule("clocks", "low clocks", GPU_WORK, 0.05, _clocks, is_removable=False),
+    *(_shared, _retries, _freeing, _tiny_copies, _synchronization, _benchmarking, _small_kernels, _host),
+    *(_pageable, _copies, _no_tf32, _no_bf16, _memory_bound, _clocks),
 )
+"""The conditions, which causes.txt names."""

@@ -6,18 +6,15 @@ from typing import Final
 
 from gpumon.core.step_classes import COMMUNICATION, CORE_WAIT, GPU_WORK, HOST, IDLE, LABELS
 from gpumon.core.units import short_time_text
-from gpumon.insight.bottlenecks.cause import NO_LINE, CauseRule, Finding, main_kind, main_line, where_text
-from gpumon.insight.bottlenecks.causes.settings import BUCKETS, UNUSED_PARAMETERS
+from gpumon.insight.bottlenecks.cause import NO_LINE, Finding, main_kind, main_line, where_text
+from gpumon.insight.bottlenecks.causes.loop import BUCKETS, UNUSED_PARAMETERS
 from gpumon.insight.bottlenecks.slowness_evidence import OperatorUse, SlownessEvidence, Straggler
 
-_MIN_SHARE: Final = 0.12
 _MIN_EXCESS: Final = 0.08
 """A rank whose work takes longer than that of the others by this part of the step is a straggler."""
 _SEARCH: Final = "torch.distributed.ddp.reducer::search_unused_parameters"
 _GRADIENT_HOOK: Final = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
 _MIN_COLLECTIVES: Final = 30
-_MIN_SETTING: Final = 0.08
-"""A setting that can be taken back easily is worth less time than a wait for other ranks."""
 
 
 def _communication(evidence: SlownessEvidence) -> Finding | None:
@@ -30,8 +27,7 @@ def _communication(evidence: SlownessEvidence) -> Finding | None:
     if main_kind(share) == "data_parallel":
         return None
     text = f"this rank waits for other ranks or for data from them{where_text(share)}"
-    experiment = "Train on one GPU with the same batch size per rank, and compare the step times of all ranks."
-    return Finding(share.cost_seconds, text, experiment, main_line(share))
+    return Finding(share.cost_seconds, text, main_line(share))
 
 
 def _unused_parameters(evidence: SlownessEvidence) -> Finding | None:
@@ -43,13 +39,12 @@ def _unused_parameters(evidence: SlownessEvidence) -> Finding | None:
     search = None if evidence.trace is None else evidence.trace.operators.get(_SEARCH)
     text = "DistributedDataParallel searches for unused parameters in every step"
     text += f", as {line} asks it to" if line else ""
-    experiment = "Remove find_unused_parameters=True; freeze parameters that no loss needs with requires_grad_(False)."
     if search is None or evidence.trace is None:
-        return Finding(share.cost_seconds, text, experiment, line) if share.cost_seconds and line else None
+        return Finding(share.cost_seconds, text, line) if share.cost_seconds and line else None
     marking = evidence.trace.operators.get(_GRADIENT_HOOK)
     seconds = search.seconds + (marking.max_seconds if marking is not None else 0.0)
     seconds = min(seconds, evidence.account.share_of(HOST).cost_seconds + share.cost_seconds)
-    return Finding(seconds, text, experiment, line, bound_seconds=evidence.account.step_seconds - seconds)
+    return Finding(seconds, text, line, bound_seconds=evidence.account.step_seconds - seconds)
 
 
 def _buckets(evidence: SlownessEvidence) -> Finding | None:
@@ -60,11 +55,11 @@ def _buckets(evidence: SlownessEvidence) -> Finding | None:
     experiment = "Leave bucket_cap_mb at its default, 25." if line else "Send several tensors in one collective."
     calls = _calls_of_collectives(evidence)
     if calls is None or calls.count < _MIN_COLLECTIVES:
-        return Finding(share.cost_seconds, text, experiment, line) if share.cost_seconds and line else None
+        return Finding(share.cost_seconds, text, line, experiment=experiment) if share.cost_seconds and line else None
     text = f"{calls.count:.0f} collectives in every step; {text}" if line else f"{calls.count:.0f} collectives per step"
     seconds = share.cost_seconds + min(calls.seconds, evidence.account.share_of(HOST).cost_seconds)
     bound = evidence.account.step_seconds - seconds
-    return Finding(seconds, text, experiment, line or main_line(share), bound_seconds=bound)
+    return Finding(seconds, text, line or main_line(share), bound_seconds=bound, experiment=experiment)
 
 
 def _calls_of_collectives(evidence: SlownessEvidence) -> OperatorUse | None:
@@ -83,8 +78,7 @@ def _data_parallel(evidence: SlownessEvidence) -> Finding | None:
     if not share.cost_seconds or main_kind(share) != "data_parallel":
         return None
     text = f"nn.DataParallel copies the model to every GPU in each step, from one process{where_text(share)}"
-    experiment = "Use DistributedDataParallel with one process per GPU: torchrun --nproc-per-node=gpu."
-    return Finding(share.cost_seconds, text, experiment, main_line(share))
+    return Finding(share.cost_seconds, text, main_line(share))
 
 
 def _straggler(evidence: SlownessEvidence) -> Finding | None:
@@ -95,11 +89,11 @@ def _straggler(evidence: SlownessEvidence) -> Finding | None:
     if evidence.rank == straggler.rank:
         text = f"the other ranks wait for this one: {straggler.reason}"
         experiment = "Give all ranks the same amount of data, and compare the clocks and the users of their GPUs."
-        return Finding(straggler.excess_seconds, text, experiment, bound_seconds=bound)
+        return Finding(straggler.excess_seconds, text, bound_seconds=bound, experiment=experiment)
     waiting = account.share_of(COMMUNICATION).cost_seconds
     text = f"this rank waits for rank {straggler.rank}: {straggler.reason}"
     experiment = f"Look at rank {straggler.rank}: its data, its GPU, and its verdict here."
-    return Finding(min(waiting, straggler.excess_seconds), text, experiment, bound_seconds=bound)
+    return Finding(min(waiting, straggler.excess_seconds), text, bound_seconds=bound, experiment=experiment)
 
 
 def work_seconds(evidence: SlownessEvidence) -> float:
@@ -150,11 +144,10 @@ def _class_seconds(evidence: SlownessEvidence, name: str) -> float:
 
 
 RANKS: Final = (
-    CauseRule("straggler", "a rank that is slower than the others", COMMUNICATION, 0.05, _straggler),
-    CauseRule("unused_parameters", "search for unused parameters", COMMUNICATION, _MIN_SETTING, _unused_parameters),
-    CauseRule("small_buckets", "small buckets", COMMUNICATION, _MIN_SETTING, _buckets),
-    CauseRule("data_parallel", "DataParallel", COMMUNICATION, _MIN_SETTING, _data_parallel),
-    CauseRule(
-        "communication", "waiting for other ranks", COMMUNICATION, _MIN_SHARE, _communication, COMMUNICATION, False
-    ),
+    _straggler,
+    _unused_parameters,
+    _buckets,
+    _data_parallel,
+    _communication,
 )
+"""The conditions, which causes.txt names."""

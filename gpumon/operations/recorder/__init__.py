@@ -1,0 +1,1 @@
+"""What the recorder makes of frames: merged frames, and a log of the processes that used GPUs."""
