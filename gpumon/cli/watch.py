@@ -167,10 +167,9 @@ def _text(attached: "Attached", *, has_next: bool) -> str:
 def _next_step(attached: "Attached") -> str:
     from gpumon.probe.socket_dir import candidates
 
-    if attached.target.is_foreign:
-        return "Run gpumon as the user of that process and open the Memory screen (3)."
     if attached.folder is None:
         return "The probe does not listen. It waits for the first CUDA context of the process, or has failed."
-    if attached.folder not in candidates():
+    is_found = attached.target.is_foreign and attached.target.shares_mounts
+    if attached.folder not in candidates() and not is_found:
         return f"Run GPUMON_PROBE_DIR={attached.folder} gpumon memory, or gpumon why."
     return "Next: gpumon memory, gpumon why, or the Memory screen of gpumon (3)."

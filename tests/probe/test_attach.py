@@ -21,8 +21,9 @@ import pytest
 from gpumon.core.problems import CommandError, ExitCode
 from gpumon.probe import agent
 from gpumon.probe import attach as attaching
-from gpumon.probe.attach import Attached, attach, errors, interpreter, remote_script
+from gpumon.probe.attach import Attached, attach, interpreter, remote_script
 from gpumon.probe.attach.handshake import listening_in
+from gpumon.probe.attach.refusals import RefusalError
 from gpumon.probe.attach.script_dir import AttachOutcome, ScriptDir
 from gpumon.probe.attach.target import Target, read_target
 from tests.probe.pythons import PYTHON314, needs_python314
@@ -191,7 +192,7 @@ def test_a_process_in_another_file_system(proc: FakeProc, tmp_path: Path) -> Non
     proc.program("/none/python3.14")
     target = proc.read()
     assert target.has_other_file_system
-    message = refusal(lambda: raise_(errors.other_file_system(target)))
+    message = refusal(lambda: raise_(RefusalError("other_file_system", target=target, program=target.program)))
     assert "container" in message
     assert "gpumon attach 7" in message
     assert (target.sees(tmp_path), target.shares_mounts) == (True, True)
@@ -593,11 +594,6 @@ def test_other_outcomes(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None
     assert "GPUMON_PROBE=0" in refusal(lambda: follow(target, monkeypatch, AttachOutcome(None, False, False)))
     assert "OSError: x" in refusal(lambda: follow(target, monkeypatch, AttachOutcome("OSError: x", False, False)))
     assert follow(target, monkeypatch, AttachOutcome(None, True, True)) == Attached(target, was_there=True, folder=None)
-    foreign = dataclasses.replace(target, uid=target.uid + 1)
-    monkeypatch.setattr(os, "fchown", lambda *_: None)
-    assert follow(foreign, monkeypatch, AttachOutcome(None, True, False)) == Attached(
-        foreign, was_there=False, folder=None
-    )
 
 
 def test_ctrl_c_withdraws_the_script(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
