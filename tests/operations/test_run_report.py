@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Timer
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from gpumon.operations.run_report.document import compare_reports, parse_conditi
 from gpumon.operations.run_report.journal import FRAMES, JOURNAL, JournalWriter, load_report
 from gpumon.operations.run_report.run_data import RunData
 from gpumon.operations.run_report.statistics import difference
+from gpumon.operations.run_report.watched import follow_run
 from gpumon.present.report.write import report_html, report_markdown, write_report
 from gpumon.streams.recording import RecordingWriter
 from tests import builders
@@ -163,6 +165,27 @@ def test_watch_reports_a_command_that_fails_and_passes_its_output_and_status_on(
     )
     assert again.returncode == 2
     assert "already has a run" in again.stderr
+
+
+def test_a_process_that_runs_already_is_reported_until_it_or_gpumon_ends(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as file:
+        command = ["sh", "-c", "echo 'RuntimeError: boom' >&2; read line; exit 3"]
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=file)
+    stop = Event()
+    stop.set()
+    assert not follow_run(tmp_path / "first", [child.pid], stop, write_report)
+    report = load_report(tmp_path / "first")
+    assert report["command"][0] == "sh"
+    assert report["verdict"][-1].startswith("Its end is not in the record")
+    Timer(0.5, child.stdin.close).start()  # type: ignore[union-attr]
+    assert follow_run(tmp_path / "second", [child.pid], Event(), write_report)
+    assert child.wait() == 3
+    report = json.loads((tmp_path / "second" / "report.json").read_text())
+    assert report["exit_status"] == 3
+    assert "boom" in report["explanation"]["headline"]
+    with pytest.raises(CommandError, match="There is no process"):
+        follow_run(tmp_path / "third", [child.pid], stop, write_report)
 
 
 def run_of_steps(generator: random.Random, factor: float = 1.0, count: int = 300) -> list[tuple[float, float]]:
