@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from gpumon.cli.attaching import attach_options, chosen_target, load_missing_probes, slower_allowed
+from gpumon.cli.fleet_source import named_hosts
 from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json, print_lines, report_width
 from gpumon.core.problems import CommandError, ExitCode
@@ -28,6 +29,7 @@ def why(  # noqa: PLR0917 - click passes them by name
     seconds: float | None,
     job: bool,
     no_trace: bool,
+    hosts: str | None,
     attach: bool,
     load_probe: str,
     as_json: bool,
@@ -42,11 +44,14 @@ def why(  # noqa: PLR0917 - click passes them by name
     process without one gets it if you agree. Otherwise the command looks from outside, and reports where the time goes
     without knowing the steps.
 
+    With --hosts, all ranks of a job on several hosts are compared, such as those of --hosts "$SLURM_JOB_NODELIST".
+
     Exit code 1: a cause was found; 0: none that costs much, or undecided; 3: no such process, or no step ended.
     """
     from gpumon.operations.targets import with_all_ranks
-    from gpumon.operations.why.examination import WhyReport
 
+    if hosts is not None:
+        return _show(_examine_hosts(hosts, target, seconds, attach=attach), as_json=as_json)
     chosen = chosen_target(target)
     chosen = with_all_ranks(chosen) if job else chosen
     problem = load_missing_probes(chosen, attach=attach, policy=load_probe)
@@ -60,6 +65,22 @@ def why(  # noqa: PLR0917 - click passes them by name
     finally:
         if is_shown:
             click.echo("\r\x1b[K", nl=False, err=True)
+    return _show(reports, as_json=as_json)
+
+
+def _examine_hosts(hosts: str, target: str | None, seconds: float | None, *, attach: bool) -> "JobWhyReport":
+    from gpumon.operations.why.hosts import examine_hosts
+
+    if target is not None and target.isdecimal():
+        raise click.UsageError("Name a job, not a PID: a PID means another process on each host.")
+    arguments = [*(["--seconds", f"{seconds:g}s"] if seconds else []), *(["--attach"] if attach else [])]
+    return examine_hosts(named_hosts(hosts), [*arguments, *([] if target is None else ["--", target])])
+
+
+def _show(reports: "WhyReport | JobWhyReport", *, as_json: bool) -> int:
+    """Print the reports; returns the exit code."""
+    from gpumon.operations.why.examination import WhyReport
+
     _print(reports, as_json=as_json)
     ranks = (reports,) if isinstance(reports, WhyReport) else reports.ranks
     has_cause = any(rank.verdict.is_decided and rank.verdict.causes for rank in ranks)

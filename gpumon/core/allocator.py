@@ -5,12 +5,12 @@ them, *reserved* while the allocator keeps them from the driver, and *inactive s
 segment that is partly in use, so that the allocator cannot return them to the driver.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
-from gpumon.core.json_fields import Json, as_count, as_flag, as_integer, as_list, as_object, as_text, required
+from gpumon.core.json_fields import Json, as_count, as_flag, as_integer, as_list, required
 from gpumon.core.problems import Problem
 from gpumon.core.steps import StepProgress
 
@@ -249,19 +249,6 @@ class EmptyCacheResult:
     seconds: float
 
 
-def parse_statistics(raw: Json) -> AllocatorStatistics:
-    """Parse the statistics of one device; ordinal, allocated bytes and reserved bytes are required.
-
-    Raises:
-        TypeError: A field has the wrong type, or a required field is missing.
-        ValueError: A number is out of range.
-    """
-    values: dict[str, Any] = {name: _FIELD_PARSERS.get(name, as_count)(raw.get(name)) for name in _STATISTICS}
-    for name in ("ordinal", "allocated_bytes", "reserved_bytes"):
-        required(values[name])
-    return AllocatorStatistics(**values)
-
-
 def parse_segment(raw: Json) -> Segment:
     """Parse a segment with its blocks.
 
@@ -289,21 +276,5 @@ def _parse_block(size: object, requested: object, code: object) -> SegmentBlock:
     return SegmentBlock(required(as_count(size)), state, required(as_count(requested)))
 
 
-def _parse_pool(raw: object) -> PoolBytes | None:
-    if raw is None:
-        return None
-    pool = as_object(raw)
-    return PoolBytes(**{name: required(as_count(pool.get(name))) for name in _POOL_FIELDS})
-
-
 _BLOCK_STATES: Final = (BlockState.ALLOCATED, BlockState.PENDING_FREE, BlockState.INACTIVE)
 """By the number that represents the state in a probe's JSON."""
-_POOL_FIELDS: Final = tuple(item.name for item in fields(PoolBytes))
-_STATISTICS: Final = tuple(item.name for item in fields(AllocatorStatistics))
-_FIELD_PARSERS: Final[Mapping[str, Callable[[object], object]]] = {
-    "uuid": as_text,
-    "name": as_text,
-    "small_pool": _parse_pool,
-    "large_pool": _parse_pool,
-}
-"""Parsers of the fields that are not counts."""

@@ -68,6 +68,18 @@ def as_count(raw: object) -> int | None:
     return count
 
 
+def as_duration(raw: object) -> float | None:
+    """Return a number that is not negative, such as seconds, or None for null.
+
+    Raises:
+        ValueError: The number is negative.
+    """
+    number = as_number(raw)
+    if number is not None and number < 0:
+        raise ValueError(f"a time is {number}")
+    return number
+
+
 def as_flag(raw: object) -> bool | None:
     """Return true or false, or None for null."""
     if raw is None or type(raw) is bool:

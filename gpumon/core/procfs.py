@@ -19,7 +19,6 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _NANOSECONDS: Final = 1e9
 _MAX_FILE_BYTES: Final = 4096
 _MAX_OPEN_FILES: Final = 4096
-_MAX_MEMINFO_BYTES: Final = 8192
 _NUMBERS: Final = itemgetter(1, 9, 11, 12, 13, 14, 17, 19, 21, 36, 49)
 """Positions of the integers of `ProcessStat` among the fields after the name."""
 
@@ -200,8 +199,8 @@ def read_meminfo(proc: Path = Path("/proc")) -> dict[str, int]:
         proc: Root of the proc file system.
     """
     sizes: dict[str, int] = {}
-    with suppress(FileNotFoundError, PermissionError), (proc / "meminfo").open("rb") as file:
-        for line in file.read(_MAX_MEMINFO_BYTES).splitlines():
+    with suppress(FileNotFoundError, PermissionError):
+        for line in read_small(f"{proc}/meminfo").splitlines():
             name, _, size = line.partition(b":")
             fields = size.split()
             if len(fields) == 2 and fields[0].isdigit():

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from gpumon.core.json_fields import Json, as_count, as_list, as_number, required
+from gpumon.core.json_fields import Json, as_duration, as_list, required
 from gpumon.core.stacks import StackSamples, parse_samples
 
 MAX_STEPS: Final = 10_000
@@ -67,25 +67,6 @@ class StepObservation:
     process_cpu_seconds: float
 
 
-def parse_progress(raw: Json) -> StepProgress:
-    """Parse the field ``training`` of the message ``statistics``.
-
-    Raises:
-        TypeError: A field has the wrong type.
-        ValueError: A number is out of range.
-        KeyError: A field is missing.
-    """
-    return StepProgress(
-        steps_count=required(as_count(raw["steps_count"])),
-        batches_count=required(as_count(raw["batches_count"])),
-        last_step_monotonic=_seconds(raw.get("last_step_monotonic")),
-        step_seconds=_seconds(raw.get("step_seconds")),
-        data_seconds=_seconds(raw.get("data_seconds")),
-        collection_seconds=_seconds(raw.get("collection_seconds")),
-        waiting_for_data_since_monotonic=_seconds(raw.get("waiting_for_data_since_monotonic")),
-    )
-
-
 def parse_observation(raw: Json) -> StepObservation:
     """Parse the answer to the request ``observe``.
 
@@ -99,14 +80,7 @@ def parse_observation(raw: Json) -> StepObservation:
         raise ValueError(f"there are {len(steps)} steps")
     return StepObservation(
         samples=parse_samples(raw["samples"]),
-        steps=tuple(StepRecord(*(required(_seconds(value)) for value in as_list(step))) for step in steps),
-        cpu_seconds=required(_seconds(raw["cpu_seconds"])),
-        process_cpu_seconds=required(_seconds(raw["process_cpu_seconds"])),
+        steps=tuple(StepRecord(*(required(as_duration(value)) for value in as_list(step))) for step in steps),
+        cpu_seconds=required(as_duration(raw["cpu_seconds"])),
+        process_cpu_seconds=required(as_duration(raw["process_cpu_seconds"])),
     )
-
-
-def _seconds(raw: object) -> float | None:
-    number = as_number(raw)
-    if number is not None and number < 0:
-        raise ValueError(f"a time is {number}")
-    return number

@@ -3,17 +3,20 @@
 import gzip
 import os
 import re
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
+from gpumon.core.acting_user import acting_as, open_file_of
 from gpumon.core.allocator import ProbeState
-from gpumon.core.new_files import new_file
+from gpumon.core.new_files import new_file, temporary_folder
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.procfs import effective_uid
 from gpumon.core.text import safe_text
 from gpumon.operations.process_details import stop_problem
 from gpumon.probe.client import ProbeWatcher
@@ -151,14 +154,26 @@ def _recorded(answer: Answer) -> RecordedFile:
 def _local_path(pid: int, path: str) -> Path | None:
     """The file as gpumon sees it, also if the process runs in a container; None if it is not one that a probe writes.
 
-    The path comes from the process, and the caller removes the file.
+    The path comes from the process, and the caller removes the file. Of a file of another user, root makes a copy.
     """
     if _NAME.fullmatch(path.rpartition("/")[2]) is None:
         return None
     for candidate in (Path(path), Path(f"/proc/{pid}/root{path}")):
-        if os.access(candidate, os.R_OK) and candidate.is_file() and not candidate.is_symlink():
-            return candidate
+        with suppress(OSError):
+            uid = effective_uid(f"/proc/{pid}")
+            with open_file_of(uid, candidate) as file:
+                return candidate if uid == os.geteuid() else _copied(file, candidate, uid)
     return None
+
+
+def _copied(file: BinaryIO, path: Path, uid: int) -> Path:
+    """A copy in the temporary folder; the file of the other user is removed, as that user would."""
+    copy = temporary_folder() / f"gpumon-{secrets.token_hex(8)}-{path.name}"
+    with new_file(copy, 0o600) as target:
+        shutil.copyfileobj(file, target, _COPY_BYTES)
+    with acting_as(uid), suppress(OSError):
+        path.unlink()
+    return copy
 
 
 def _shown(path: Path) -> str:

@@ -22,7 +22,8 @@ _MAX_REPORTS: Final = 4
 def why_lines(report: WhyReport, width: int) -> Iterator[Line]:
     """All lines of a report."""
     rank = "" if report.evidence.rank is None else f" rank {report.evidence.rank}"
-    yield line(Span(clipped(f"PID {report.pid}{rank}  {report.command}", width), Role.HEADING))
+    who = f"{report.host} PID {report.pid}{rank}" if report.host else f"PID {report.pid}{rank}"
+    yield line(Span(clipped(f"{who}  {report.command}", width), Role.HEADING))
     yield from run_lines(report, width)
     yield line("")
     yield from why_verdict_lines(report, width)
@@ -48,6 +49,8 @@ def run_lines(report: WhyReport, width: int) -> Iterator[Line]:
     yield line(clipped(f" {'  '.join(parts)}", width))
     if report.device is not None and report.evidence.gpu is not None:
         yield line(clipped(f" {_gpu_text(report.evidence.gpu)}", width))
+    if report.host:
+        return
     cores = [
         f"host {MISSING if host.host_cpu_cores is None else f'{host.host_cpu_cores:.1f}'} of {host.cpu_count} cores"
     ]
@@ -128,14 +131,16 @@ def job_lines(report: JobWhyReport, width: int) -> Iterator[Line]:
     yield line(Span(f"{len(report.ranks)} ranks", Role.HEADING))
     longest = max(rank.evidence.account.step_seconds for rank in report.ranks)
     straggler = report.straggler
+    host_width = max(min(len(rank.host), 24) for rank in report.ranks)
     for rank in report.ranks:
         account = rank.evidence.account
         number = rank.evidence.rank
         is_straggler = straggler is not None and number == straggler.rank
         name = f"rank {number}" if number is not None else f"PID {rank.pid}"
+        name = f"{name:<8} {rank.host[:24]:<{host_width}}" if host_width else f"{name:<10}"
         work, waits = short_time_text(work_seconds(rank.evidence)), short_time_text(wait_seconds(rank.evidence))
         step = short_time_text(account.step_seconds) if account.has_steps else ""
-        head = f" {name:<10} {step:>8} "
+        head = f" {name} {step:>8} "
         bar = fine_bar(work_seconds(rank.evidence) / longest, _BAR, Role.WARNING if is_straggler else Role.GPU_HISTORY)
         mark = "  slowest" if is_straggler else ""
         yield cut([Span(head), *bar, Span(f"  work {work}, waits for others {waits}{mark}", Role.DIM)], width)
@@ -145,8 +150,9 @@ def job_lines(report: JobWhyReport, width: int) -> Iterator[Line]:
         )
     else:
         yield line(" No rank is clearly slower than the others.")
-    for pid, problem in report.problems.items():
-        yield line(Span(clipped(f" PID {pid}: {problem}", width), Role.WARNING))
+    for where, problem in report.problems.items():
+        who = f"PID {where}: " if isinstance(where, int) else ""
+        yield line(Span(clipped(f" {who}{problem}", width), Role.WARNING))
     shown = sorted(report.ranks, key=lambda rank: straggler is None or rank.evidence.rank != straggler.rank)
     for rank in shown[:_MAX_REPORTS]:
         yield line("")

@@ -22,7 +22,6 @@ from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
 from gpumon.probe.registry import SocketRegistry
-from gpumon.probe.socket_dir import candidates
 
 __all__ = ["Answer", "Probe", "ProbeMessage", "ProbeWatcher", "RequestKind"]
 
@@ -34,7 +33,8 @@ class ProbeWatcher:
     """Discovers probes, keeps the latest state of each process, and delivers messages.
 
     Args:
-        folders: Where to look for sockets; by default wherever a probe of this user may listen.
+        folders: Where to look for sockets; by default wherever a probe of this user may listen; for root, also those of
+            others.
         pace: Seconds between two readings.
 
     Attributes:
@@ -45,9 +45,7 @@ class ProbeWatcher:
     def __init__(self, folders: Iterable[Path] | None = None, pace: float = 1.0) -> None:
         self.inbox: Inbox[ProbeMessage] = Inbox()
         self._selector = selectors.DefaultSelector()
-        self._registry = SocketRegistry(
-            candidates() if folders is None else folders, self._selector, self.inbox.put, pace
-        )
+        self._registry = SocketRegistry(folders, self._selector, self.inbox.put, pace)
         self._problems: tuple[Problem, ...] = ()
         self._numbers = count(1)
         self._calls: deque[Callable[[float], None]] = deque()

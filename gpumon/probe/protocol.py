@@ -17,15 +17,15 @@ from gpumon.core.allocator import (
     ProbeReading,
     ProbeState,
     parse_segment,
-    parse_statistics,
 )
 from gpumon.core.collectives import parse_recording
 from gpumon.core.json_fields import Json, as_count, as_flag, as_list, as_number, as_object, as_text, as_tuple, required
 from gpumon.core.json_text import json_bytes
 from gpumon.core.oom_file import parse_oom_name
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.record_codec import from_json
 from gpumon.core.stacks import MAX_THREADS, ThreadStack, parse_thread
-from gpumon.core.steps import parse_observation, parse_progress
+from gpumon.core.steps import StepProgress, parse_observation
 from gpumon.core.text import safe_text
 from gpumon.probe.messages import RequestKind, RequestResult, SegmentMap, WrittenFile
 
@@ -166,10 +166,10 @@ def _reading(raw: Json, _: int) -> ProbeReading:
         backend=as_text(raw.get("backend")),
         expandable_segments=as_flag(raw.get("expandable_segments")),
         devices=_devices(raw.get("devices")),
-        pinned=None if pinned is None else _pinned(as_object(pinned)),
-        cost=None if cost is None else _cost(as_object(cost)),
+        pinned=None if pinned is None else from_json(PinnedMemory, pinned, is_signed=False),
+        cost=None if cost is None else from_json(ProbeCost, cost, is_signed=False),
         oom_files=tuple(_oom_files(raw.get("oom_files"))),
-        training=None if training is None else parse_progress(as_object(training)),
+        training=None if training is None else from_json(StepProgress, training, is_signed=False),
         problem=Problem(ProblemCode.NOT_SUPPORTED, reason) if reason else None,
     )
 
@@ -187,20 +187,10 @@ _EVENTS: Final[Mapping[str, Callable[[Json, int], Message]]] = {
 
 
 def _devices(raw: object) -> tuple[AllocatorStatistics, ...]:
-    devices = as_tuple(_limited(raw, _MAX_DEVICES), parse_statistics)
+    devices = tuple(from_json(AllocatorStatistics, one, is_signed=False) for one in _limited(raw, _MAX_DEVICES))
     if len({device.ordinal for device in devices}) < len(devices):
         raise ValueError("a device occurs twice")
     return devices
-
-
-def _pinned(raw: Json) -> PinnedMemory:
-    return PinnedMemory(required(as_count(raw["allocated_bytes"])), required(as_count(raw["active_bytes"])))
-
-
-def _cost(raw: Json) -> ProbeCost:
-    return ProbeCost(
-        required(as_number(raw["share"])), required(as_number(raw["seconds"])), required(as_count(raw["reads"]))
-    )
 
 
 def _oom_files(raw: object) -> list[str]:

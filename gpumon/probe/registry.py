@@ -3,7 +3,6 @@
 Everything runs on the thread of `gpumon.probe.client.ProbeWatcher`, and no call blocks.
 """
 
-import os
 import selectors
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -16,7 +15,15 @@ from gpumon.core.text import safe_text
 from gpumon.probe.connection import Connection, DroppedError
 from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
 from gpumon.probe.protocol import pace_line
-from gpumon.probe.socket_dir import FolderError, connect, opened, peer_of, socket_names
+from gpumon.probe.socket_dir import (
+    FolderError,
+    SocketFolder,
+    connect,
+    opened,
+    peer_of,
+    socket_folders,
+    socket_names,
+)
 
 MAX_CONNECTIONS: Final = 256
 MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 30.0
@@ -52,7 +59,7 @@ class SocketRegistry:
     """Every socket of a probe, by its path.
 
     Args:
-        folders: Where to look for sockets.
+        folders: Where to look for sockets; None for wherever a probe that may be read listens.
         selector: What the thread waits on; connections are registered with their path as data.
         publish: Receives every message.
         pace: Seconds between two readings.
@@ -64,14 +71,14 @@ class SocketRegistry:
 
     def __init__(
         self,
-        folders: Iterable[Path],
+        folders: Iterable[Path] | None,
         selector: selectors.BaseSelector,
         publish: Callable[[ProbeMessage], None],
         pace: float,
     ) -> None:
         self.probes: dict[int, Probe] = {}
         self.problems: dict[Path, Problem] = {}
-        self._folders = tuple(folders)
+        self._folders = None if folders is None else tuple(folders)
         self._selector = selector
         self._publish = publish
         self._pace = pace
@@ -86,8 +93,8 @@ class SocketRegistry:
     def scan(self, now: float) -> None:
         """Do what is due once a second: connect to new sockets, forget removed ones, check deadlines."""
         present: set[Path] = set()
-        for folder in self._folders:
-            self._set_problem(folder, self._scan_folder(folder, present, now))
+        for folder in socket_folders(self._folders):
+            self._set_problem(folder.path, self._scan_folder(folder, present, now))
         for path, connection in self._connections():
             connection.refill()
             self._process(path, connection, connection.expire(now), now)
@@ -125,7 +132,7 @@ class SocketRegistry:
         entries = self._sockets.items()
         return [(path, entry.connection) for path, entry in entries if entry.connection is not None]
 
-    def _scan_folder(self, folder: Path, present: set[Path], now: float) -> Problem | None:
+    def _scan_folder(self, folder: SocketFolder, present: set[Path], now: float) -> Problem | None:
         """Connect to the new sockets of a folder.
 
         Args:
@@ -138,9 +145,9 @@ class SocketRegistry:
         """
         problem = None
         try:
-            with opened(folder) as descriptor:
+            with opened(*folder) as descriptor:
                 for name in socket_names(descriptor):
-                    path = folder / name
+                    path = folder.path / name
                     present.add(path)
                     entry = self._sockets.setdefault(path, _Socket())
                     if entry.connection is not None or now < entry.retry_at:
@@ -148,16 +155,16 @@ class SocketRegistry:
                     if len(self._connections()) >= MAX_CONNECTIONS:
                         return _TOO_MANY
                     entry.postpone(now)
-                    self._set_problem(path, self._connect(descriptor, path, entry, now))
+                    self._set_problem(path, self._connect(descriptor, path, entry, folder.uid, now))
         except FileNotFoundError:
             pass
         except FolderError as error:
             problem = error.problem
         except OSError as error:
-            problem = FolderError(folder, safe_text(str(error), 100)).problem
+            problem = FolderError(folder.path, safe_text(str(error), 100)).problem
         return problem
 
-    def _connect(self, descriptor: int, path: Path, entry: _Socket, now: float) -> Problem | None:
+    def _connect(self, descriptor: int, path: Path, entry: _Socket, user: int, now: float) -> Problem | None:
         """Connect to a socket; return why not, if the user should know."""
         try:
             connection = connect(descriptor, path.name)
@@ -167,7 +174,7 @@ class SocketRegistry:
             return _socket_problem(path, f"{safe_text(str(error), 100)}.", ProblemCode.UNKNOWN)
         pid, uid = peer_of(connection)
         is_known = any(other.pid == pid for _, other in self._connections())
-        reason = _OTHER_USER if uid != os.getuid() else "" if pid else _OTHER_NAMESPACE
+        reason = _OTHER_USER if uid != user else "" if pid else _OTHER_NAMESPACE
         if reason or is_known:
             connection.close()
             return _socket_problem(path, reason) if reason else None

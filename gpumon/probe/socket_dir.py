@@ -1,8 +1,9 @@
 """Where the sockets of probes may be, and which folders and sockets are trusted.
 
 A probe creates its folder with access for its user only. gpumon does not use a folder that is a symbolic link, belongs
-to another user or is open to others, nor a socket on which a process of another user listens. The agent has its own
-copy of these rules, because it runs where gpumon is not installed.
+to another user or is open to others, nor a socket on which a process of another user listens. Root uses the folders of
+other users likewise, with the rights of their users. The agent has its own copy of these rules, because it runs where
+gpumon is not installed.
 """
 
 import os
@@ -10,16 +11,21 @@ import re
 import socket
 import stat
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from gpumon.core.acting_user import acting_as
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.procfs import effective_uid
 from gpumon.core.text import safe_text
 
 _SOCKET_NAME: Final = re.compile(r"\d{1,10}-[0-9a-f]{8}\.sock", re.ASCII)
+_BOUND_SOCKET: Final = re.compile(rb" (/.*)/(\d{1,10})-[0-9a-f]{8}\.(?:sock|part)$", re.MULTILINE)
+"""The end of a line of /proc/net/unix, with the name that the socket had before the probe renamed it."""
+_CONTAINER: Final = re.compile(r"/proc/\d+(?=/root\b)")
 _MAX_ENTRIES: Final = 4096
 _CREDENTIALS: Final = struct.Struct("3i")
 _REMEDY: Final = "Set GPUMON_PROBE_DIR, for gpumon and for the training job, to a folder that only you can access."
@@ -64,9 +70,44 @@ def candidates(environ: Mapping[str, str] = os.environ, uid: int | None = None) 
     return tuple(dict.fromkeys(folders))
 
 
+class SocketFolder(NamedTuple):
+    """A folder in which probes of a user may listen."""
+
+    path: Path
+    uid: int
+
+
+def socket_folders(named: Iterable[Path] | None = None) -> Iterator[SocketFolder]:
+    """Where probes may listen now: the candidates and, for root, where those of other users do.
+
+    Args:
+        named: Folders to use instead.
+    """
+    for folder in candidates() if named is None else named:
+        with suppress(OSError):
+            container = _CONTAINER.match(str(folder)) if os.geteuid() == 0 else None
+            yield SocketFolder(folder, effective_uid(container[0]) if container else os.getuid())
+    if named is None and os.geteuid() == 0 and not os.environ.get("GPUMON_PROBE_DIR"):
+        yield from dict.fromkeys(_folders_of_other_users())
+
+
+def _folders_of_other_users() -> Iterator[SocketFolder]:
+    """Where the sockets of this network namespace are bound."""
+    with suppress(OSError), Path("/proc/net/unix").open("rb") as file:
+        for path, pid in islice({match.groups() for match in map(_BOUND_SOCKET.search, file) if match}, _MAX_ENTRIES):
+            with suppress(OSError):
+                uid = effective_uid(f"/proc/{int(pid)}")
+                if uid != os.geteuid():  # any user may name a socket after a process of root
+                    yield SocketFolder(Path(os.fsdecode(path)), uid)
+
+
 @contextmanager
-def opened(folder: Path) -> Iterator[int]:
-    """Open a folder and check that it can be trusted.
+def opened(folder: Path, uid: int | None = None) -> Iterator[int]:
+    """Open a folder and check that it can be trusted; files are accessed with the rights of its user meanwhile.
+
+    Args:
+        folder: The folder.
+        uid: Its user, or None for that of gpumon; root may name another one.
 
     Returns:
         A descriptor. Operations relative to it apply to the folder that was checked, even if its path is replaced.
@@ -75,23 +116,25 @@ def opened(folder: Path) -> Iterator[int]:
         FileNotFoundError: The folder does not exist.
         FolderError: It cannot be trusted or read.
     """
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        raise
-    except NotADirectoryError:
-        raise FolderError(folder, "the path is not a folder, or is a symbolic link") from None
-    except (OSError, ValueError) as error:  # ValueError: a name with a null byte
-        raise FolderError(folder, safe_text(getattr(error, "strerror", None) or str(error), 100)) from None
-    try:
-        status = os.fstat(descriptor)
-        if status.st_uid != os.getuid():
-            raise FolderError(folder, "the folder belongs to another user")
-        if status.st_mode & 0o077:
-            raise FolderError(folder, "other users can access the folder")
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    uid = os.getuid() if uid is None else uid
+    with acting_as(uid):
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            raise
+        except NotADirectoryError:
+            raise FolderError(folder, "the path is not a folder, or is a symbolic link") from None
+        except (OSError, ValueError) as error:  # ValueError: a name with a null byte
+            raise FolderError(folder, safe_text(getattr(error, "strerror", None) or str(error), 100)) from None
+        try:
+            status = os.fstat(descriptor)
+            if status.st_uid != uid:
+                raise FolderError(folder, "the folder belongs to another user")
+            if status.st_mode & 0o077:
+                raise FolderError(folder, "other users can access the folder")
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
 
 def socket_names(descriptor: int) -> list[str]:

@@ -1,5 +1,6 @@
 """Reads the stacks that faulthandler wrote in a process whose probe cannot answer, because a C call holds the GIL."""
 
+import os
 import re
 from pathlib import Path
 from typing import Final
@@ -25,9 +26,9 @@ def read_stack(process: ProbedProcess, proc: Path = Path("/proc")) -> tuple[Stac
         return ()
     path = proc / str(process.pid) / "fd" / str(process.stack_descriptor)
     try:
-        if _NAME not in str(path.readlink()):
-            return ()
-        with path.open("rb") as file:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            if _NAME not in os.readlink(f"/proc/self/fd/{file.fileno()}"):  # noqa: PTH115 - a file that has no path
+                return ()
             text = file.read(_MAX_BYTES).decode(errors="replace")
     except OSError:
         return ()

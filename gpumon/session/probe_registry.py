@@ -270,7 +270,8 @@ class ProbeRegistry:
             history = None if key is None else self._history(probe.pid, key)
             if history is not None:
                 history.record(probe.arrived_monotonic, statistics)
-        self.ooms.add(probe.pid, reading.oom_files)
+        if is_own(probe.pid):  # as root: paths of another user are not followed
+            self.ooms.add(probe.pid, reading.oom_files)
 
     def _forget(self, probe: Probe) -> None:
         """Drop a probe that has gone.

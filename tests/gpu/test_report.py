@@ -80,7 +80,8 @@ def test_a_healthy_training_and_its_energy(tmp_path: Path) -> None:
 
 
 def test_a_phase_that_is_slow_is_shown(tmp_path: Path) -> None:
-    assert start(tmp_path, slow_after=SECONDS / 2).wait() == 0
+    """A drift needs 80 s: each third of the run, without its warm-up, has blocks of three seconds."""
+    assert start(tmp_path, slow_after=45.0, seconds=90.0).wait() == 0
     document = report(tmp_path)
     assert document["drift"]["is_shown"]
     assert document["drift"]["change"] > 0.2

@@ -114,9 +114,9 @@ def test_without_any_folder_nothing_happens(tmp_path: Path, watch: Watch) -> Non
 def test_a_watcher_without_probes_is_nearly_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[Path] = []
 
-    def look(folder: Path) -> AbstractContextManager[int]:
+    def look(folder: Path, uid: int) -> AbstractContextManager[int]:
         looks.append(folder)
-        return opened(folder)
+        return opened(folder, uid)
 
     monkeypatch.setattr(registry, "opened", look)
     watcher = ProbeWatcher([tmp_path / "none", tmp_path])

@@ -15,6 +15,7 @@ from gpumon.core.model import Frame
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.fleet.model import BUSIEST, IDLE_SECONDS, FleetError, FleetSnapshot
 from gpumon.fleet.settings import HostsSettings
+from gpumon.fleet.slurm import expand_hosts
 from gpumon.operations.fleet.report import HostFrame, frames_snapshot
 from gpumon.streams.base import FrameInbox, Stream
 from gpumon.streams.remote.stream import RemoteStream
@@ -223,12 +224,12 @@ class _BusyHistory:
 
 
 def parse_hosts(hosts: str | None, file: Path | None) -> list[str]:
-    """The hosts of a list and of a file with one host per line, each once.
+    """The hosts of a list, also in Slurm's notation, and of a file with one host per line, each once.
 
     Raises:
         FleetError: A name is not valid, there are too many or none, or the file cannot be read.
     """
-    names = [] if hosts is None else hosts.split(",")
+    names = hosts.split(",") if hosts is not None and ":" in hosts else list(expand_hosts(hosts or ""))
     if file is not None:
         try:
             lines = file.read_text().splitlines()

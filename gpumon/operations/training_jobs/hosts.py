@@ -5,10 +5,9 @@ the ranks of all of them, because each host alone knows only who waits.
 """
 
 import json
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 from gpumon.core.collectives import CollectiveState, FlightRecording, ProcessGroup, RecordedCollective
 from gpumon.core.json_fields import (
@@ -26,8 +25,8 @@ from gpumon.core.json_fields import (
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
 from gpumon.core.stacks import StackFrame
-from gpumon.core.text import safe_text
 from gpumon.insight.hangs import judge_hang
+from gpumon.operations.remote_command import HostAnswer, run_on_hosts
 from gpumon.operations.training_jobs.report import (
     EXITED,
     SCHEMA,
@@ -36,53 +35,27 @@ from gpumon.operations.training_jobs.report import (
     TrainingJobReport,
     TrainingJobState,
 )
-from gpumon.streams.remote.stream import SSH, SSH_FAILED, SshConnection, end_ssh, start_ssh
+from gpumon.streams.remote.stream import SSH
 
 READ_SECONDS: Final = 45.0
 """How long a host may take: ssh gives up after 10 s, and the command looks for up to 25 s."""
-_COMMAND: Final = "exec gpumon jobs --json"
-_MAX_BYTES: Final = 32 << 20
 _MAX_RANKS: Final = 1 << 14
 _SLOW: Final = (HangKind.SLOW, HangKind.STRAGGLER)
-_NOT_INSTALLED: Final = 127
 _EXIT_CODES: Final = (0, 1, 3)
 """No job hangs, a job hangs, there is no job."""
-
-
-class HostJobs(NamedTuple):
-    """The jobs of one host.
-
-    Attributes:
-        host: The host as the user named it.
-        reports: Its jobs; the ranks have the name of the host.
-        problem: Why they are unknown, or None.
-    """
-
-    host: str
-    reports: tuple[TrainingJobReport, ...] = ()
-    problem: Problem | None = None
+HostJobs: TypeAlias = HostAnswer[tuple[TrainingJobReport, ...]]
 
 
 def read_hosts(hosts: Sequence[str], seconds: float = READ_SECONDS, ssh: Sequence[str] = SSH) -> list[HostJobs]:
-    """Read the jobs of all hosts at the same time."""
-    results = {host: HostJobs(host, problem=_problem(host, "could not be asked.")) for host in hosts}
-
-    def read(host: str) -> None:
-        results[host] = _read(host, seconds, ssh)
-
-    threads = [threading.Thread(target=read, args=(host,), daemon=True) for host in hosts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return [results[host] for host in hosts]
+    """Read the jobs of all hosts at the same time; the ranks have the name of the host."""
+    return run_on_hosts(hosts, "gpumon jobs --json", parse_jobs, _EXIT_CODES, seconds, ssh)
 
 
 def merged_jobs(hosts: Sequence[HostJobs]) -> tuple[TrainingJobReport, ...]:
     """The jobs of all hosts; the parts of one job on several hosts are one job."""
     parts: dict[tuple[str, ...], list[TrainingJobReport]] = {}
     for entry in hosts:
-        for report in entry.reports:
+        for report in entry.value or ():
             is_local = report.id.startswith("pid ") or not report.launcher
             parts.setdefault((report.user, report.id, entry.host if is_local else ""), []).append(report)
     merged = [_merged(reports) for reports in parts.values()]
@@ -105,46 +78,6 @@ def parse_jobs(text: bytes, host: str) -> tuple[TrainingJobReport, ...]:
         return tuple(_job(as_object(job), host) for job in jobs)
     except (TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         raise ValueError(str(error)) from None
-
-
-def _read(host: str, seconds: float, ssh: Sequence[str]) -> HostJobs:
-    try:
-        process = start_ssh([*ssh, "--", host, _COMMAND])
-    except OSError as error:
-        return HostJobs(host, problem=_problem(host, f"cannot be reached: {error.strerror or error}."))
-    connection = SshConnection(process)
-    try:
-        return _parse_output(host, connection, connection.read_all(_MAX_BYTES, seconds))
-    except TimeoutError:
-        return HostJobs(host, problem=_problem(host, f"sent no complete report within {seconds:g} s."))
-    except ValueError as error:
-        return HostJobs(host, problem=_problem(host, f"sent no report on jobs: {safe_text(str(error), 200)}."))
-    finally:
-        end_ssh(process)
-        connection.close()
-
-
-def _parse_output(host: str, connection: SshConnection, output: bytes) -> HostJobs:
-    """The jobs, or why ssh or the command failed.
-
-    Raises:
-        ValueError: The output is not a report.
-    """
-    code = connection.exit_code
-    if code in _EXIT_CODES:
-        return HostJobs(host, parse_jobs(output, host))
-    last = connection.error_text() or "no reason was given"
-    if code == _NOT_INSTALLED:
-        reason = "has no gpumon on the PATH of ssh."
-    elif code == SSH_FAILED:
-        reason = f"cannot be reached: {last}."
-    else:
-        reason = f"failed with exit code {code}: {last}."
-    return HostJobs(host, problem=_problem(host, reason))
-
-
-def _problem(host: str, reason: str) -> Problem:
-    return Problem(ProblemCode.NOT_READ, f"{host} {reason}")
 
 
 def _merged(parts: Sequence[TrainingJobReport]) -> TrainingJobReport:

@@ -16,6 +16,7 @@ def why_document(report: WhyReport) -> dict[str, Any]:
     account, verdict, gpu = report.evidence.account, report.verdict, report.evidence.gpu
     return {
         "schema": _SCHEMA,
+        **({"host": report.host} if report.host else {}),
         "pid": report.pid,
         "command": report.command,
         "rank": report.evidence.rank,
@@ -48,7 +49,7 @@ def why_job_document(report: JobWhyReport) -> dict[str, Any]:
         "straggler": None
         if straggler is None
         else {"rank": straggler.rank, "excess_seconds": straggler.excess_seconds, "reason": straggler.reason},
-        "problems": {str(pid): str(problem) for pid, problem in report.problems.items()},
+        "problems": {str(where): str(problem) for where, problem in report.problems.items()},
     }
 
 

@@ -77,6 +77,7 @@ class WhyReport:
         evidence: What was measured.
         verdict: The verdict.
         problems: What could not be measured, in sentences.
+        host: Where it runs; empty for this host.
     """
 
     pid: int
@@ -87,6 +88,7 @@ class WhyReport:
     evidence: SlownessEvidence
     verdict: SlownessVerdict
     problems: tuple[str, ...] = ()
+    host: str = ""
 
 
 class Listener(NamedTuple):

@@ -35,7 +35,7 @@ from gpumon.operations.why.examination import (
     refuse_stopped,
 )
 from gpumon.operations.why.host import HostObserver, read_main_thread
-from gpumon.probe.attach.target import no_such_process
+from gpumon.probe.attach.refusals import RefusalError
 from gpumon.stacks.outside import OutsideError, sample_main_thread
 
 _HERTZ: Final = 20
@@ -67,7 +67,7 @@ def examine_outside(pid: int, seconds: float | None = None, listener: Listener =
     folder = Path("/proc", str(pid))
     stat = find_stat(folder)
     if stat is None or stat.has_ended:
-        raise no_such_process(pid)
+        raise RefusalError("no_process", pid=pid)
     ranks = rank_variables(read_environment(folder)[0])
     command = find_command(folder, _COMMAND_LENGTH)
     with device_observer(pid, is_used=_may_use_gpu(folder)) as observer:

@@ -118,12 +118,12 @@ class JobWhyReport:
     Attributes:
         ranks: The report of each rank that could be examined, by rank.
         straggler: The rank that the others wait for, or None.
-        problems: Why ranks could not be examined, by PID.
+        problems: Why ranks could not be examined, by PID, or by host.
     """
 
     ranks: tuple[WhyReport, ...]
     straggler: Straggler | None
-    problems: Mapping[int, Problem]
+    problems: Mapping[int | str, Problem]
 
 
 class _Branch:
@@ -183,7 +183,7 @@ def examine_job(
     return compared(reports, {pid: error.problem for pid, error in failures.items()})
 
 
-def compared(reports: tuple[WhyReport, ...], problems: Mapping[int, Problem]) -> JobWhyReport:
+def compared(reports: tuple[WhyReport, ...], problems: Mapping[int | str, Problem]) -> JobWhyReport:
     """The ranks with the straggler among them, judged again."""
     straggler = find_straggler([report.evidence for report in reports])
     if straggler is not None:
@@ -193,4 +193,5 @@ def compared(reports: tuple[WhyReport, ...], problems: Mapping[int, Problem]) ->
 
 def _with_straggler(report: WhyReport, straggler: Straggler) -> WhyReport:
     evidence = replace(report.evidence, straggler=straggler)
-    return replace(report, evidence=evidence, verdict=judge_run(evidence))
+    verdict = report.verdict if report.host else judge_run(evidence)  # of another host, evidence is known in part
+    return replace(report, evidence=evidence, verdict=verdict)

@@ -5,6 +5,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from gpumon.core.acting_user import acting_as
+from gpumon.core.procfs import effective_uid
 from gpumon.core.text import safe_text
 from gpumon.insight.bottlenecks.causes.loop import IN_SOURCE
 from gpumon.stacks.tables import file_text, is_program
@@ -53,7 +55,8 @@ class SourceLines:
             return []
         for path in (f"{self._root}{file}", file):
             try:
-                descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+                with acting_as(effective_uid(self._root.parent)):
+                    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
             except OSError:
                 continue
             with os.fdopen(descriptor, "rb") as opened:

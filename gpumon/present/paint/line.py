@@ -199,5 +199,6 @@ def _changed_cells(begin: int, before: Span, after: Span) -> CellRange:
     old, new, width = before.text, after.text, width_of(after.text)
     if before.role is not after.role or len(old) != len(new) or not width_of(old) == len(old) == width:
         return CellRange(begin, begin + width)
-    differing = [index for index, (one, other) in enumerate(zip(old, new, strict=True)) if one != other]
-    return CellRange(begin + differing[0], begin + differing[-1] + 1)
+    one, other = (int.from_bytes(text.encode("utf-32-le", "surrogatepass"), "little") for text in (old, new))
+    bits = one ^ other  # 32 for each character: a comparison of characters in Python would cost more than the rest
+    return CellRange(begin + ((bits & -bits).bit_length() - 1) // 32, begin + (bits.bit_length() - 1) // 32 + 1)

@@ -11,34 +11,27 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.problems import CommandError, ProblemCode
+from gpumon.core.text import safe_text
 from gpumon.probe.attach.access import Attachability, AttachState, attachability, check_access
 from gpumon.probe.attach.errors import (
     REMOTE_EXEC_VERSION,
-    disabled,
-    ended,
-    failed,
     keeps_probe,
-    no_temporary_folder,
-    obeys_its_user,
-    other_file_system,
-    other_temporary_folder,
     timed_out,
-    unreadable,
+    with_detail,
 )
 from gpumon.probe.attach.handshake import end_probe, listening_in
 from gpumon.probe.attach.injection import pending_call
 from gpumon.probe.attach.interpreter import remote_exec
+from gpumon.probe.attach.refusals import RefusalError
 from gpumon.probe.attach.script_dir import AttachOutcome, ScriptDir, outcome_in_memory
-from gpumon.probe.attach.script_text import pending_text
-from gpumon.probe.attach.target import RefusalError, Target, read_target
+from gpumon.probe.attach.script_text import REQUEST_SECONDS, pending_text
+from gpumon.probe.attach.target import Target, read_target
 
 __all__ = ["AttachState", "Attachability", "Attached", "attach", "attachability", "detach"]
 
 _PROC_TIMEOUT_SECONDS: Final = 5.0
 _HELLO_SECONDS: Final = 0.5
 _POLL_SECONDS: Final = 0.05
-_REQUEST_SECONDS: Final = 3600.0
-"""How long a request waits in a process that runs no Python code; later it does nothing."""
 _TRACED_SECONDS: Final = 0.5
 _QUIET_SECONDS: Final = 3.0
 """After this time without an answer, `attach` reports that it waits."""
@@ -52,8 +45,7 @@ class Attached:
     Attributes:
         target: The process.
         was_there: Whether it had a probe before.
-        folder: Where the probe listens; None if the folder belongs to another user, or if the probe waits for the
-            first CUDA context.
+        folder: Where the probe listens; None if it waits for the first CUDA context.
         stopped_seconds: How long the main thread stood still, or None if that was not measured.
     """
 
@@ -96,14 +88,15 @@ def _load(target: Target, timeout_seconds: float, on_wait: Callable[[Target], No
     if target.named_version is None or target.named_version < REMOTE_EXEC_VERSION:
         return _with_pending_call(target, timeout_seconds, on_wait)
     if target.has_other_file_system:
-        raise other_file_system(target)
+        raise RefusalError("other_file_system", target=target, program=safe_text(target.program, 200))
     try:
         script_dir = ScriptDir(target)
     except OSError as error:
-        raise no_temporary_folder(error) from None
+        raise RefusalError("no_temporary_folder", detail=safe_text(error.strerror or str(error), 200)) from None
     try:
         if not target.sees(script_dir.script):
-            raise other_temporary_folder(target, script_dir.folder.parent)
+            folder = safe_text(str(script_dir.folder.parent), 200)
+            raise RefusalError("other_temporary_folder", target=target, folder=folder)
         return _run_script(target, script_dir, timeout_seconds, on_wait)
     finally:
         script_dir.close()
@@ -111,7 +104,7 @@ def _load(target: Target, timeout_seconds: float, on_wait: Callable[[Target], No
 
 def _with_pending_call(target: Target, timeout_seconds: float, on_wait: Callable[[Target], None] | None) -> Attached:
     """Start a probe in a process of Python 3.8 to 3.13."""
-    deadline = time.time() + max(timeout_seconds, _REQUEST_SECONDS)
+    deadline = time.time() + max(timeout_seconds, REQUEST_SECONDS)
     with pending_call(target, pending_text(target), deadline) as call:
         try:
             attached = _wait_for_probe(
@@ -137,7 +130,7 @@ def _read_with_timeout(pid: int) -> Target:
     thread.start()
     thread.join(_PROC_TIMEOUT_SECONDS)
     if not results:
-        raise unreadable(pid)
+        raise RefusalError("hangs", pid=pid)
     if isinstance(results[0], CommandError):
         raise results[0]
     return results[0]
@@ -154,8 +147,6 @@ def detach(pid: int, timeout_seconds: float = 10.0) -> Target | None:
         CommandError: The process cannot be read, or its probe has not ended in time.
     """
     target = _read_with_timeout(pid)
-    if target.is_foreign:
-        raise obeys_its_user(target)
     has_ended = end_probe(target, timeout_seconds)
     if has_ended is False:
         raise keeps_probe(target, timeout_seconds)
@@ -166,11 +157,14 @@ def _run_script(
     target: Target, script_dir: ScriptDir, timeout_seconds: float, on_wait: Callable[[Target], None] | None
 ) -> Attached:
     """Start a probe in a process of Python 3.14 or later."""
+    is_accepted = False
     try:
         remote_exec(target, script_dir.script)
+        is_accepted = True
         return _wait_for_probe(target, script_dir.is_waiting, script_dir.outcome, timeout_seconds, on_wait)
     except CommandError:
-        script_dir.stop_waiting()
+        if is_accepted:
+            script_dir.stop_waiting()
         raise
     except KeyboardInterrupt:
         if script_dir.outcome() is None:
@@ -206,7 +200,7 @@ def _wait_for_probe(
         if attached is not None:
             return attached
         if target.state is None:
-            raise ended(target)
+            raise RefusalError("ended", target=target)
         seconds = time.monotonic() - start
         if on_wait is not None and seconds > _QUIET_SECONDS and is_waiting():
             on_wait(target)
@@ -225,10 +219,11 @@ def _listening(target: Target) -> Attached | None:
 def _attached(target: Target, outcome: AttachOutcome) -> Attached | None:
     """The result of the script, or None while the probe does not answer yet."""
     if outcome.reason is not None:
-        raise failed(target, outcome.reason)
+        detail = with_detail(f"The probe could not start in {target.name}", outcome.reason)
+        raise RefusalError("failed", detail=detail)
     if not outcome.runs:
-        raise disabled(target)
+        raise RefusalError("disabled", target=target)
     folder = listening_in(target, _HELLO_SECONDS)
-    if folder is None and not outcome.was_there and not target.is_foreign:
+    if folder is None and not outcome.was_there:
         return None
     return Attached(target, was_there=outcome.was_there, folder=folder)

@@ -15,17 +15,14 @@ from gpumon.probe.attach.errors import (
     MIN_VERSION,
     NO_ATTACH,
     REMOTE_EXEC_VERSION,
-    WITHOUT_GIL,
-    disabled,
     forbidden,
     ptrace_scope,
-    stopped,
     too_old,
     traced,
-    unsuitable,
 )
 from gpumon.probe.attach.handshake import listening_in
-from gpumon.probe.attach.target import RefusalError, Target, read_target
+from gpumon.probe.attach.refusals import RefusalError
+from gpumon.probe.attach.target import Target, read_target
 
 _CAP_SYS_PTRACE: Final = 19
 """From linux/capability.h."""
@@ -92,20 +89,18 @@ def check_access(target: Target) -> None:
     version = target.named_version
     _check_kernel(target)
     if target.environment().get("GPUMON_PROBE") == "0":
-        raise disabled(target)
+        raise RefusalError("disabled", target=target)
     if version is not None and version < MIN_VERSION:
         raise too_old(target, version)
     if version is not None and version >= REMOTE_EXEC_VERSION:
         return
     if target.is_free_threaded:
-        raise unsuitable(target, "no GIL", WITHOUT_GIL)
+        raise RefusalError("no_gil", target=target)
     machine = platform.machine()
     if _elf_kind(target) != (_ELF_CLASS_64, _MACHINES.get(machine)):
-        raise unsuitable(target, "other architecture", f"does not run a 64-bit program for {machine}")
+        raise RefusalError("other_architecture", target=target, machine=machine)
     if machine != "x86_64":
-        raise unsuitable(
-            target, machine, f"runs on {machine}, where loading the probe before Python 3.14 is not tested yet"
-        )
+        raise RefusalError("untested", target=target, machine=machine)
 
 
 def _check_kernel(target: Target) -> None:
@@ -121,11 +116,11 @@ def _check_kernel(target: Target) -> None:
         if tracer:
             raise traced(target, tracer)
         if status.get("State", "").startswith(("T", "t")):
-            raise stopped(target)
+            raise RefusalError("stopped", target=target)
         if status.get("Seccomp") == "1":
-            raise unsuitable(target, "seccomp", "runs in strict seccomp mode, which allows it no memory")
+            raise RefusalError("strict_seccomp", target=target)
         if "shstk" in status.get("x86_Thread_features", ""):
-            raise unsuitable(target, "shadow stack", "runs with a shadow stack, which forbids calls from outside")
+            raise RefusalError("shadow_stack", target=target)
     if _has_ptrace_capability(target):
         if ptrace_scope(target) == NO_ATTACH:
             raise forbidden(target)

@@ -20,8 +20,6 @@ _DETACH: Final = json_bytes({"ask": "detach", "id": 1})
 def listening_in(target: Target, hello_seconds: float = 0.0) -> Path | None:
     """The folder of the socket on which the probe of a process listens, or None.
 
-    Folders of another user are not searched, not even by root.
-
     Args:
         target: The process.
         hello_seconds: How long to wait for the message ``hello``; with 0 the probe does not have to send it.
@@ -55,7 +53,7 @@ def end_probe(target: Target, seconds: float) -> bool | None:
 def _connected(target: Target) -> Iterator[tuple[socket.socket | None, Path | None]]:
     """A connection to the probe of a process, and the folder of its socket."""
     theirs = (target.seen(folder) for folder in candidates(target.environment(), target.own_uid))
-    for folder in dict.fromkeys(chain(theirs, candidates())):
+    for folder in dict.fromkeys(chain(theirs, () if target.is_foreign else candidates())):
         connection = _connection(target, folder)
         if connection is not None:
             with connection:
@@ -65,7 +63,7 @@ def _connected(target: Target) -> Iterator[tuple[socket.socket | None, Path | No
 
 
 def _connection(target: Target, folder: Path) -> socket.socket | None:
-    with suppress(OSError, FolderError), opened(folder) as descriptor:
+    with suppress(OSError, FolderError), opened(folder, target.uid) as descriptor:
         for name in socket_names(descriptor):
             if name.startswith(f"{target.own_pid}-"):
                 with suppress(OSError):

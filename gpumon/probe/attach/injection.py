@@ -28,17 +28,12 @@ from gpumon.core.procfs import age_seconds
 from gpumon.probe.attach.address_space import AddressSpace
 from gpumon.probe.attach.errors import (
     MIN_VERSION,
-    NO_SYMBOLS,
-    WITHOUT_GIL,
     denied,
-    ended,
-    not_now,
-    not_stopped,
     too_old,
-    unsuitable,
 )
 from gpumon.probe.attach.ptrace import StuckError, Tracee
 from gpumon.probe.attach.python_image import NoPythonError, PythonImage
+from gpumon.probe.attach.refusals import RefusalError
 from gpumon.probe.attach.target import Target
 
 _PAGE_BYTES: Final = 4096
@@ -114,7 +109,7 @@ def pending_call(target: Target, text: str, deadline: float) -> Iterator[Pending
     except PermissionError:
         raise denied(target) from None
     except OSError:
-        raise ended(target) from None
+        raise RefusalError("ended", target=target) from None
     try:
         candidates = (item.start for item in space.mappings if item.access == "r-xp" and not item.path)
         mark = _MARK + hashlib.sha256(text.encode()).digest()[: cpu.MARK_BYTES - len(_MARK)]
@@ -190,13 +185,13 @@ class _Injection:
                         return self._attempt(python)
                 except _NotNowError as error:
                     if self.is_cancelled or time.monotonic() > end:
-                        raise not_now(target, str(error)) from None
+                        raise RefusalError("not_now", target=target, detail=error) from None
                 time.sleep(_RETRY_SECONDS)
         except StuckError:
-            raise not_stopped(target) from None
+            raise RefusalError("not_stopped", target=target) from None
         except OSError as error:
             if target.state is None or error.errno not in {errno.EPERM, errno.EACCES}:
-                raise ended(target) from None
+                raise RefusalError("ended", target=target) from None
             raise denied(target) from None
 
     def _python(self) -> PythonImage:
@@ -206,16 +201,16 @@ class _Injection:
             python = PythonImage(self._space, target.program)
         except NoPythonError:
             if age_seconds(target.start_ticks) < _READY_SECONDS:
-                raise not_now(target, _NOT_READY) from None
-            raise unsuitable(target, "no symbols", NO_SYMBOLS) from None
+                raise RefusalError("not_now", target=target, detail=_NOT_READY) from None
+            raise RefusalError("no_symbols", target=target) from None
         if python.version < MIN_VERSION:
             raise too_old(target, target.named_version or python.version)
         if python.is_free_threaded:
-            raise unsuitable(target, "no GIL", WITHOUT_GIL)
+            raise RefusalError("no_gil", target=target)
         end = time.monotonic() + _READY_SECONDS
         while not python.is_ready():
             if time.monotonic() > end or self.is_cancelled:
-                raise not_now(target, _NOT_READY)
+                raise RefusalError("not_now", target=target, detail=_NOT_READY)
             time.sleep(10 * _RETRY_SECONDS)
         return python
 
@@ -229,7 +224,7 @@ class _Injection:
         """
         places = self._space.find_code(cpu.CALL_AND_RETURN, cpu.RESTORER)
         if places is None:
-            raise unsuitable(self._target, "no symbols", NO_SYMBOLS)
+            raise RefusalError("no_symbols", target=self._target)
         self._call_and_return, self._restorer = places
         tracee = Tracee(self._target.pid)
         start = time.perf_counter()

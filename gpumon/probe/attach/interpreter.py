@@ -16,11 +16,10 @@ from gpumon.core.text import safe_bytes, safe_text
 from gpumon.probe.attach.errors import (
     REMOTE_EXEC_VERSION,
     cannot_run,
-    ended,
-    no_interpreter,
+    dotted,
     not_accepted,
-    other_file_system,
 )
+from gpumon.probe.attach.refusals import RefusalError
 from gpumon.probe.attach.target import Target, read_target
 
 _TIMEOUT_SECONDS: Final = 10.0
@@ -107,13 +106,13 @@ def _opened_program(target: Target) -> Iterator[int]:
     try:
         descriptor = os.open(target.proc / str(target.pid) / "exe", os.O_PATH)
     except FileNotFoundError:
-        raise ended(target) from None
+        raise RefusalError("ended", target=target) from None
     except OSError as error:
         raise cannot_run(target, error.strerror or str(error)) from None
     try:
         current = read_target(target.pid, target.proc)  # only now: the opened file may be that of a new user
         if (current.uid, current.gid, current.start_ticks) != (target.uid, target.gid, target.start_ticks):
-            raise ended(target)
+            raise RefusalError("ended", target=target)
         yield descriptor
     finally:
         os.close(descriptor)
@@ -171,11 +170,11 @@ def _interpreter(target: Target, descriptor: int) -> _Interpreter:
     if is_same_version and (target.is_foreign or not target.is_interpreter):
         return _Interpreter(sys.executable, dict(os.environ))
     if not target.is_interpreter:
-        raise no_interpreter(target)
+        raise RefusalError("no_interpreter", target=target, version=dotted(target.named_version or ()))
     program = f"/proc/self/fd/{descriptor}"
     is_system_file = _is_system_file(descriptor, Path(target.program))
     if not target.shares_mounts and (target.uid == 0 or not is_system_file):
-        raise other_file_system(target)
+        raise RefusalError("other_file_system", target=target, program=safe_text(target.program, 200))
     if target.is_foreign and target.shares_mounts and is_system_file:
         return _Interpreter(program, {})
     variables = target.environment()

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.procfs import find_command, find_stat, read_status
 from gpumon.core.text import safe_text
+from gpumon.probe.attach.refusals import RefusalError
 
 _PROC: Final = Path("/proc")
 _DELETED: Final = " (deleted)"
@@ -20,23 +21,6 @@ _INTERPRETER: Final = re.compile(r"python(?:(\d+)(?:\.(\d+))?)?[dtu]*(?:-dbg)?")
 _LIBRARY: Final = re.compile(rb"/libpython(\d+)\.(\d+)(t?)[^/\n]*\n")
 _EXTENSION: Final = re.compile(rb"\.cpython-(3)(\d+)(t?)[dm]*-[^/\n]*\.so\n")
 _PYPY: Final = re.compile(r"/(?:lib)?pypy3?[^/]*")
-
-
-class RefusalError(CommandError):
-    """The probe cannot be loaded into a process.
-
-    Attributes:
-        word: Why, in two or three words for a column.
-    """
-
-    word = ""
-
-    @classmethod
-    def because(cls, word: str, code: ProblemCode, reason: str, remedy: str = "") -> "RefusalError":
-        """A refusal with its word, cause and remedy."""
-        error = cls(Problem(code, reason, remedy), ExitCode.MISSING_PREREQUISITE)
-        error.word = word
-        return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +135,7 @@ def read_target(pid: int, proc: Path = _PROC) -> Target:
     _reject_thread(pid, status)
     stat = find_stat(folder)
     if stat is None or stat.has_ended:
-        raise no_such_process(pid)
+        raise RefusalError("no_process", pid=pid)
     uid = _owner(pid, status)
     program, libraries = _program(pid, folder)
     is_replaced = program.endswith(_DELETED)
@@ -177,26 +161,15 @@ def read_target(pid: int, proc: Path = _PROC) -> Target:
     )
 
 
-def no_such_process(pid: int) -> RefusalError:
-    """No process has this PID."""
-    return RefusalError.because(
-        "ended",
-        ProblemCode.NOT_FOUND,
-        f"There is no process {pid}, or it has ended.",
-        "gpumon shows the PIDs of the processes that use a GPU. In a container, only its own processes are visible; "
-        "those of a Slurm job, inside the job: srun --overlap --jobid JOB gpumon attach PID.",
-    )
-
-
 def _status(pid: int, folder: Path) -> Mapping[str, str]:
     try:
         return read_status(folder)
     except (FileNotFoundError, ProcessLookupError):
         if not _is_hidden(pid):
-            raise no_such_process(pid) from None
-        raise _other_user(pid, "another user") from None
+            raise RefusalError("no_process", pid=pid) from None
+        raise RefusalError("other_user", pid=pid, owner="another user") from None
     except OSError:
-        raise _other_user(pid, "another user") from None
+        raise RefusalError("other_user", pid=pid, owner="another user") from None
 
 
 def _is_hidden(pid: int) -> bool:
@@ -224,7 +197,7 @@ def _owner(pid: int, status: Mapping[str, str]) -> int:
     own = os.geteuid()
     others = [uid for uid in uids if uid != own]
     if others and own != 0:
-        raise _other_user(pid, _user_name(others[0]))
+        raise RefusalError("other_user", pid=pid, owner=_user_name(others[0]))
     return uids[0]
 
 
@@ -235,31 +208,17 @@ def _user_name(uid: int) -> str:
         return f"the user with ID {uid}"
 
 
-def _other_user(pid: int, owner: str) -> RefusalError:
-    return RefusalError.because(
-        "other user",
-        ProblemCode.NO_PERMISSION,
-        f"Process {pid} belongs to {owner}. Only that user and root may load the probe into it.",
-        f"Run gpumon attach {pid} as that user or as root.",
-    )
-
-
 def _program(pid: int, folder: Path) -> tuple[str, list[tuple[int, int, bool]]]:
     """The file that the process runs, and the versions of the Python libraries that it has loaded."""
     try:
         program = str((folder / "exe").readlink())
         maps = (folder / "maps").read_bytes()
     except PermissionError:
-        raise RefusalError.because(
-            "more privileges",
-            ProblemCode.NO_PERMISSION,
-            f"Process {pid} cannot be inspected, because it has more privileges than its user.",
-            f"Run gpumon attach {pid} as root, with the capability SYS_PTRACE.",
-        ) from None
+        raise RefusalError("more_privileges", pid=pid) from None
     except OSError:
         stat = find_stat(folder)
         if stat is None or stat.has_ended:
-            raise no_such_process(pid) from None
+            raise RefusalError("no_process", pid=pid) from None
         raise _not_python(pid, "") from None  # threads of the kernel run no file
     is_interpreter = _INTERPRETER.fullmatch(Path(program).name) is not None
     libraries = _LIBRARY.findall(maps) or (_EXTENSION.findall(maps) if is_interpreter else [])
@@ -267,19 +226,11 @@ def _program(pid: int, folder: Path) -> tuple[str, list[tuple[int, int, bool]]]:
 
 
 def _not_python(pid: int, program: str) -> RefusalError:
+    shown = safe_text(program, 200)
     if _PYPY.search(program):
-        return RefusalError.because(
-            "PyPy",
-            ProblemCode.NOT_SUPPORTED,
-            f"Process {pid} runs {safe_text(program, 200)}, which is PyPy. The probe is loaded into CPython only.",
-        )
-    runs = f"runs {safe_text(program, 200)}, which" if program else "belongs to the kernel and"
-    return RefusalError.because(
-        "not Python",
-        ProblemCode.NOT_SUPPORTED,
-        f"Process {pid} {runs} is not Python and has loaded no libpython.",
-        "Use the PID of the training process itself, not of its shell, launcher or container.",
-    )
+        return RefusalError("pypy", pid=pid, program=shown)
+    clause = f"runs {shown}, which" if program else "belongs to the kernel and"
+    return RefusalError("not_python", pid=pid, clause=clause)
 
 
 def _is_same(one: Path, other: Path) -> bool:

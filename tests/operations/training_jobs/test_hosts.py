@@ -113,7 +113,7 @@ def test_hosts_are_read_through_ssh(tmp_path: Path) -> None:
     )
     ssh.chmod(ssh.stat().st_mode | stat.S_IXUSR)
     results = {entry.host: entry for entry in read_hosts(["good", "old", "bare", "down", "slow"], 2.0, [str(ssh)])}
-    assert [report.name for report in results["good"].reports] == ["finetune"]
+    assert [report.name for report in results["good"].value or ()] == ["finetune"]
     problems = {host: entry.problem for host, entry in results.items() if entry.problem is not None}
     assert {host: problem.code for host, problem in problems.items()} == dict.fromkeys(
         ("old", "bare", "down", "slow"), ProblemCode.NOT_READ
