@@ -1,7 +1,6 @@
 """gpumon: a diagnostic terminal monitor for NVIDIA GPU hosts that train PyTorch models."""
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # what type checkers take for typing's, whose import takes as long as the interpreter's start
 __version__ = "0.1.0"
 __all__ = [
     "Collector",

@@ -3,7 +3,19 @@
 The collector starts before the screen's library is imported, so that the first values arrive while the screen opens.
 """
 
-from gpumon.cli.commands import gpumon
-from gpumon.cli.entry import main
+import sys
 
-__all__ = ["gpumon", "main"]
+from gpumon.cli.quick import is_answered
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+
+def main() -> "NoReturn":
+    """Entry point of the ``gpumon`` command."""
+    if is_answered(sys.argv[1:]):
+        sys.exit()
+    from gpumon.cli.entry import main as run  # late: click takes longer to import than a prompt waits
+
+    run()

@@ -2,8 +2,9 @@
 
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from gpumon.session.host_monitor import HostMonitor
 
 _FIRST_FRAME_SECONDS: Final = 10.0
+_FRESH_SECONDS: Final = 10.0
+"""A frame that is older is no answer to ``gpumon status``."""
 _WAKE_SECONDS: Final = 0.5
 _MAX_PORT: Final = 65535
 _MAX_PASSWORD_BYTES: Final = 4096
@@ -97,7 +100,7 @@ def exporter(  # noqa: PLR0917 - click passes them by name
             if textfile is not None:
                 _write_file(textfile, registry, interval, stop)
             else:
-                _serve(_host_and_port(listen), registry, security, stop)
+                _serve(_host_and_port(listen), registry, security, stop, _status_lines(monitor))
         finally:
             monitor.close()
     return SIGNAL_BASE + stop.number
@@ -149,7 +152,35 @@ def _registry(monitor: "HostMonitor", names: str, *, with_processes: bool) -> "C
     return registry
 
 
-def _serve(address: tuple[str, int], registry: "Collector", security: "ServerSecurity", stop: _Stop) -> None:
+def _status_lines(monitor: "HostMonitor") -> Callable[[dict[str, str]], str | None]:
+    """What ``gpumon status --format`` prints; None where the client has to find out itself, such as on another host."""
+    from gpumon.operations.device_selection import select_devices
+    from gpumon.operations.pick_reservations import boot_id
+    from gpumon.present.text.status import formatted
+
+    def lines(query: dict[str, str]) -> str | None:
+        state = monitor.state()
+        frame = state.frame
+        if query.get("boot") != boot_id() or frame is None or not frame.devices or "driver" in frame.problems:
+            return None
+        if state.problem is not None or (state.age_seconds or 0.0) > _FRESH_SECONDS:
+            return None
+        try:
+            chosen = replace(frame, devices=select_devices(query.get("gpu") or "all", frame.devices))
+            return "".join(f"{line}\n" for line in formatted(chosen, query.get("format", "")))
+        except CommandError:
+            return None
+
+    return lines
+
+
+def _serve(
+    address: tuple[str, int],
+    registry: "Collector",
+    security: "ServerSecurity",
+    stop: _Stop,
+    status: Callable[[dict[str, str]], str | None],
+) -> None:
     """Serve until a signal arrives.
 
     Raises:
@@ -159,7 +190,7 @@ def _serve(address: tuple[str, int], registry: "Collector", security: "ServerSec
 
     host, port = address
     try:
-        server = MetricsServer(host, port, registry, security)
+        server = MetricsServer(host, port, registry, security, status)
     except OSError as error:
         text = error.strerror or str(error)
         where = f"{host}:{port}" if error.filename is None else str(error.filename)

@@ -15,7 +15,7 @@ import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -120,7 +120,11 @@ class _Handler(BaseHTTPRequestHandler):
         if not server.admits(self.headers.get("Authorization", "")):
             self._send(401, b"", {"WWW-Authenticate": 'Basic realm="gpumon"'})
             return
-        names = parse_qs(self.path.partition("?")[2]).get("name[]", [])
+        path, _, query = self.path.partition("?")
+        if path == "/status":
+            self._send_status(parse_qs(query))
+            return
+        names = parse_qs(query).get("name[]", [])
         with server.answering(self.connection):
             page, content_type = server.page(self.headers.get("Accept", ""), names)
         if not page:
@@ -129,6 +133,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, gzip.compress(page), {"Content-Type": content_type, "Content-Encoding": "gzip"})
         else:
             self._send(200, page, {"Content-Type": content_type})
+
+    def _send_status(self, query: dict[str, list[str]]) -> None:
+        """Send the lines of ``gpumon status --format`` to a client on this host."""
+        server = cast("MetricsServer", self.server)
+        with server.answering(self.connection):
+            text = server.status_lines({name: values[0] for name, values in query.items()})
+        self._send(404 if text is None else 200, (text or "").encode(), {"X-Gpumon": "status"})
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
         """Log nothing."""
@@ -173,6 +184,7 @@ class MetricsServer(ThreadingHTTPServer):
         port: TCP port; 0 for a free one.
         collector: Collects the metrics of each request.
         security: TLS and authentication.
+        status: Returns the lines of ``gpumon status`` for the options in a request, or None.
 
     Raises:
         OSError: The address is in use or not one of this host, or a certificate cannot be read.
@@ -181,7 +193,15 @@ class MetricsServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = _WAITING_CONNECTIONS
 
-    def __init__(self, host: str, port: int, collector: Collector, security: ServerSecurity) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        collector: Collector,
+        security: ServerSecurity,
+        status: Callable[[dict[str, str]], str | None] = lambda _: None,
+    ) -> None:
+        self.status_lines = status
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._collector = collector
         self._making_page = threading.Lock()

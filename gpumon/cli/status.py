@@ -33,6 +33,10 @@ def status(  # noqa: PLR0917 - click passes them by name
     """Print one sample of the GPUs of this host, their processes and alerts."""
     if as_json + as_csv + (template is not None) > 1:
         raise click.UsageError(_OUTPUTS)
+    if template is not None:
+        from gpumon.present.text.status import check_format
+
+        check_format(template)
     problem = None
     for number, sample in enumerate(_samples(watch, on_demand=on_demand, has_probes=as_json)):
         frame = sample.frame

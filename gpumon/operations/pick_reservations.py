@@ -125,11 +125,11 @@ def locked_reservations(devices: Sequence[Device]) -> Iterator[list[Reservation]
 
 def reserve(uuid: str, owner: ProcessStart) -> Reservation:
     """A reservation that starts now."""
-    return Reservation(uuid, owner, _boot_id(), time.monotonic(), time.time())
+    return Reservation(uuid, owner, boot_id(), time.monotonic(), time.time())
 
 
 def _is_in_force(reservation: Reservation, devices: Sequence[Device]) -> bool:
-    if reservation.boot_id != _boot_id():
+    if reservation.boot_id != boot_id():
         return abs(time.time() - reservation.time_seconds) < _OTHER_HOST_SECONDS
     if not reservation.owner.is_alive:
         return False
@@ -193,7 +193,8 @@ def _program(pid: int, proc: Path) -> str:
         return str(pid)
 
 
-def _boot_id() -> str:
+def boot_id() -> str:
+    """The boot of this host, which also identifies the host; empty if it is unknown."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return ""

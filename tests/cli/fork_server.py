@@ -130,9 +130,9 @@ def _become(request: dict[str, object], files: Sequence[int]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    import gpumon.cli
+    import gpumon.cli.entry
 
-    assert gpumon.cli
+    assert gpumon.cli.entry
     if os.fork():
         os._exit(0)  # the server is no child of the tests: some look for what they left
     serve(socket.socket(fileno=int(sys.argv[1])))

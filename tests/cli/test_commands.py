@@ -13,7 +13,6 @@ from typing import Any
 import click
 import pytest
 
-from gpumon import cli
 from gpumon.cli import commands
 from gpumon.core.frames import encode
 from tests import builders
@@ -55,7 +54,7 @@ def status(environment: dict[str, str]) -> dict[str, Any]:
 
 
 def command_names() -> set[str]:
-    return set(cli.gpumon.commands)
+    return set(commands.gpumon.commands)
 
 
 def test_help_names_every_command_and_the_exit_codes(no_driver: dict[str, str]) -> None:
@@ -297,8 +296,8 @@ def test_frames_go_through_a_pipe(environment: dict[str, str]) -> None:
 def options() -> list[tuple[str, str, str]]:
     """Command, option, and the environment variable that sets it according to the rule."""
     rows = []
-    for command in (cli.gpumon, *cli.gpumon.commands.values()):
-        path = () if command is cli.gpumon else (str(command.name),)
+    for command in (commands.gpumon, *commands.gpumon.commands.values()):
+        path = () if command is commands.gpumon else (str(command.name),)
         for parameter in command.params:
             if isinstance(parameter, click.Option) and parameter.name not in {"version", "help"}:
                 words = (*path, parameter.opts[0].removeprefix("--").replace("-", "_"))
@@ -313,9 +312,9 @@ def test_every_option_can_be_set_in_the_environment(
     monkeypatch: pytest.MonkeyPatch, command: str, option: str, variable: str
 ) -> None:
     monkeypatch.setenv(variable, "7")
-    click_command = cli.gpumon.commands[command] if command else cli.gpumon
+    click_command = commands.gpumon.commands[command] if command else commands.gpumon
     parameter = next(parameter for parameter in click_command.params if parameter.name == option)
-    parent = click.Context(cli.gpumon, info_name="gpumon", **cli.gpumon.context_settings)
+    parent = click.Context(commands.gpumon, info_name="gpumon", **commands.gpumon.context_settings)
     context = click.Context(click_command, parent=parent, info_name=command) if command else parent
     assert parameter.value_from_envvar(context) is not None
 
@@ -392,7 +391,7 @@ def test_the_most_specific_theme_is_used(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     for name, value in {"TERM": "xterm", **variables}.items():
         monkeypatch.setenv(name, value)
-    cli.gpumon(arguments, standalone_mode=False)
+    commands.gpumon(arguments, standalone_mode=False)
     assert seen == [theme]
 
 

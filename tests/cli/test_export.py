@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from gpumon.cli import gpumon as commands
+from gpumon.cli.commands import gpumon as commands
 from gpumon.core.frames import encode
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import HOST_RATES, DeviceState

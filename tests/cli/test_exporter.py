@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -72,6 +73,29 @@ def test_names_of_dcgm_and_a_page_without_processes(nvml_mock: NvmlMock) -> None
         text = read(url)
     assert len(values(text, "gpumon_gpu_power_watts")) == 2
     assert "gpumon_process" not in text
+
+
+def test_a_running_exporter_answers_status_of_this_host(nvml_mock: NvmlMock) -> None:
+    without_driver = nvml_mock.environment_without_library()
+    with exporting(env=nvml_mock.environment(gpus=2)) as (_, url):
+        listen = {**without_driver, "GPUMON_EXPORTER_LISTEN": url.split("/")[2]}
+        answered = run("status", "--format", "{index} {name}", "--gpu", "1", env=listen)
+        assert (answered.returncode, answered.stdout) == (0, "1 H200\n"), answered.stderr
+        assert run("status", "--format", "{indx}", env=listen).returncode == 2
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            read(url.replace("metrics", "status?format=x&boot=another"))
+
+
+def test_an_answer_with_escape_sequences_is_not_printed(nvml_mock: NvmlMock) -> None:
+    head = b"HTTP/1.0 200 OK\r\nX-Gpumon: status\r\n\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as threads:
+        listen = {"GPUMON_EXPORTER_LISTEN": f"127.0.0.1:{server.getsockname()[1]}"}
+        done = threads.submit(run, "status", "--format", "x", env={**nvml_mock.environment_without_library(), **listen})
+        with server.accept()[0] as connection:
+            assert b"format=%78" in connection.recv(4096)
+            connection.sendall(head + b"\x1b[2J")
+        assert "\x1b" not in done.result().stdout
+        assert done.result().returncode == 3
 
 
 @needs_promtool

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon import cli
+from gpumon.cli import commands
 from gpumon.present.palette import BUILT_IN
 from tests.cli.running import GPUMON, is_one_line, run
 
@@ -145,7 +145,7 @@ def test_a_completion_is_fast_and_imports_neither_the_screen_nor_torch(environme
 
 def test_the_manual_page_describes_every_command_and_option(environment: Environment) -> None:
     page = run("man", env=environment).stdout
-    for name, command in cli.gpumon.commands.items():
+    for name, command in commands.gpumon.commands.items():
         assert f".SS gpumon {name}\n" in page
         for parameter in command.params:
             if parameter.param_type_name == "option":

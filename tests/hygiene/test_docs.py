@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from textual.screen import ModalScreen
 
-from gpumon import cli
+from gpumon.cli import commands
 from gpumon.health.alerts import ALERT_RULES, JOB_HANGS, OUT_OF_MEMORY, RULE_LABELS, Alert, Severity, rule_label
 from gpumon.present.alerts import alert_section
 from gpumon.ui.keymap import all_bindings
@@ -101,9 +101,9 @@ def test_every_screen_has_a_page() -> None:
 
 def test_the_page_about_the_configuration_has_every_key_and_table() -> None:
     page = (ROOT / "docs/configuration.md").read_text()
-    result = CliRunner().invoke(cli.gpumon, ["config", "--json"])
+    result = CliRunner().invoke(commands.gpumon, ["config", "--json"])
     names = {key["key"].partition(".")[::2] for key in json.loads(result.stdout)["keys"]}
-    tables = {table for table, key in names if key} - set(cli.gpumon.commands)
+    tables = {table for table, key in names if key} - set(commands.gpumon.commands)
     assert {"alerts", "columns", "keymap"} <= tables
     assert [table for table in tables if f"[{table}]" not in page] == []
     assert [name for name, key in names if not key and f"| `{name}` |" not in page] == []

@@ -14,7 +14,7 @@ PRINT_MODULES = "import sys, {module}; print(*sorted({{name.partition('.')[0] fo
 @pytest.mark.parametrize(
     ("module", "banned"),
     [
-        ("gpumon.cli", {"textual", "rich", "torch", "pynvml"}),
+        ("gpumon.cli.entry", {"textual", "rich", "torch", "pynvml"}),
         ("gpumon.collect.loop", {"textual", "rich", "click", "torch"}),
         ("gpumon.api", {"textual", "rich", "click", "plotext", "torch", "pynvml"}),
         ("gpumon.streams.live", {"textual", "rich", "click", "torch", "pynvml"}),
@@ -34,7 +34,7 @@ def test_the_api_imports_what_a_function_needs_when_it_is_called() -> None:
 
 
 FIRST_PICTURE = """
-    cli: appearance commands config config_file entry group notify_config options output screen
+    cli: appearance commands config config_file entry group notify_config options output quick screen
     core: ascii_fallback collector_contract device_use episodes frames heap inbox json_fields json_text limits
         metrics model ownership problem_table problems procfs state_file store text text_table throttle_reasons
         timeline units xids
@@ -60,7 +60,7 @@ FIRST_PICTURE_LIBRARIES = {"click", "platformdirs", "rich", "textual", "typing_e
 LATE_LIBRARIES = {"email", "gzip", "importlib.metadata", "secrets", "urllib.request", "zipfile"}
 SHOW_FIRST_PICTURE = """
 import asyncio, os, sys
-import gpumon.cli
+import gpumon.cli.entry
 from gpumon.core.frames import decode
 from gpumon.streams.live import LiveStream
 from gpumon.ui.app import GpumonApp

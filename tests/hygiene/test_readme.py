@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from gpumon import cli
+from gpumon.cli import commands
 from gpumon.ui.keymap import KEY_MEANINGS, MEANINGS, all_bindings, key_text, meaning_of
 from gpumon.ui.selftest.tour import MAX_BYTES, STOPS
 
@@ -76,7 +76,7 @@ def test_links_lead_somewhere() -> None:
     assert [target for target in targets if not (ROOT / target).exists()] == []
 
 
-@pytest.mark.parametrize("command", ["gpumon", *(f"gpumon {name}" for name in cli.gpumon.commands)])
+@pytest.mark.parametrize("command", ["gpumon", *(f"gpumon {name}" for name in commands.gpumon.commands)])
 def test_the_changelog_names_every_command(command: str) -> None:
     assert re.search(rf"`{command}[` ]", (ROOT / "CHANGELOG.md").read_text())
 
@@ -85,8 +85,7 @@ def keys_of_the_readme() -> set[str]:
     """The keys of the README's table, as help shows them."""
     table = README.partition("| key | action |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
-    keys = {key for row in rows for key in re.findall(r"`([^`]+)`", row)}
-    return {"escape" if key == "esc" else key for key in keys}
+    return {key for row in rows for key in re.findall(r"`([^`]+)`", row)}
 
 
 def test_every_key_of_the_table_has_a_meaning() -> None:
@@ -103,7 +102,7 @@ def test_the_readme_is_short() -> None:
     assert len(README.split()) <= 900
 
 
-@pytest.mark.parametrize("name", list(cli.gpumon.commands))
+@pytest.mark.parametrize("name", list(commands.gpumon.commands))
 def test_the_table_of_commands_and_the_pages_have_every_command(name: str) -> None:
     table = (ROOT / "docs/commands.md").read_text().partition("| command | what it does |")[2].partition("\n\n")[0]
     assert re.search(rf"`gpumon {name}[` ]", table)

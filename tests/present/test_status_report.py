@@ -76,5 +76,19 @@ def test_the_state_is_one_word_and_a_format_has_every_value() -> None:
     lines = [*formatted(machine(2), "{index} {name} {utilization}% {memory_used}/{memory_total} {power_watts} {state}")]
     assert lines[1].startswith("1 H200 13% 69")
     assert lines[1].split()[-1] == "ok"
-    with pytest.raises(CommandError, match="Names: index"):
-        list(formatted(machine(1), "{nonsense}"))
+    assert (
+        next(
+            formatted(
+                builders.frame(devices=(builders.device(readings={"power_watts": None}),)), "{power_watts:>3.1f}|"
+            )
+        )
+        == "  –|"
+    )
+    for template, reason in (
+        ("{indx}", "Did you mean index"),
+        ("{name.__class__}", "Names: index"),
+        ("{index", "Expected '}'"),
+        ("{index:>999999}", "not a format"),
+    ):
+        with pytest.raises(CommandError, match=re.escape(reason)):
+            list(formatted(machine(1), template))
