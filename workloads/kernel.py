@@ -109,7 +109,8 @@ def _race(context: Context, kernels: dict[str, Any], count: int) -> tuple[int, i
     values = torch.arange(1, count + 1, dtype=torch.float32, device=context.device)
     expected = values.view(-1, BLOCK).flip(1).flatten()
     for name in ("reverse_with_sync", "reverse_without_sync"):
-        out = torch.zeros_like(values)
+        # Other values than the launch before, which shared memory may still hold, and which a race would read.
+        values, expected, out = -values, -expected, torch.zeros_like(values)
         kernels[name](grid=(count // BLOCK, 1, 1), block=(BLOCK, 1, 1), args=[values, out, count])
         context.synchronize()
         wrong.append(int((out != expected).sum()))

@@ -106,7 +106,7 @@ def watched_environment(environment: Mapping[str, str], *, has_recorder: bool = 
 @click.argument("target", required=False)
 @options("attach")
 @debug_option
-def attach(target: str | None, timeout: float, detach: bool, verbose: bool) -> int:
+def attach(target: str | None, timeout: float, detach: bool, verbose: bool, report: Path | None) -> int:
     """Load the probe into a running training run, so that gpumon shows its memory, its steps and its lines of code.
 
     TARGET is a PID (of a rank, a worker of a DataLoader, or a launcher for all of its ranks) or the name of a job;
@@ -115,8 +115,12 @@ def attach(target: str | None, timeout: float, detach: bool, verbose: bool) -> i
     The process must run CPython 3.8 or later. Up to 3.13 its main thread stands still for about a millisecond; the
     process continues as before. It needs no preparation and no package of gpumon.
 
+    With --report, gpumon stays until the processes end or ctrl+c, and keeps a report as gpumon watch --report does.
+
     Exits with 0 if the probe answers, 1 if it does not answer yet, 3 if it cannot be loaded.
     """
+    if detach and report is not None:
+        raise click.UsageError("--report needs the probe that --detach ends.")
     chosen = chosen_target(target)
     if target is None:
         click.confirm(f"{'End the probe in' if detach else 'Load the probe into'} {chosen}?", abort=True, err=True)
@@ -126,7 +130,19 @@ def attach(target: str | None, timeout: float, detach: bool, verbose: bool) -> i
         _unload(chosen.pids, timeout)
     else:
         _load(chosen.pids, timeout, is_verbose=verbose)
-    return ExitCode.OK
+    return ExitCode.OK if report is None else _follow(report, chosen.pids)
+
+
+def _follow(folder: Path, pids: "tuple[int, ...]") -> int:
+    """Report processes until they end, or until a signal."""
+    from gpumon.cli.exporter import ending_signals
+    from gpumon.operations.run_report.watched import follow_run
+    from gpumon.present.report.write import write_report
+
+    with ending_signals() as stop:
+        has_ended = follow_run(folder, pids, stop, write_report)
+    click.echo(f"gpumon: The report is {folder / 'report.html'}.", err=True)
+    return ExitCode.OK if has_ended else SIGNAL_BASE + stop.number
 
 
 def _unload(pids: "tuple[int, ...]", timeout: float) -> None:

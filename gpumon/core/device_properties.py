@@ -8,11 +8,6 @@ from gpumon.core.problem_table import with_problems
 from gpumon.core.problems import Problem
 
 SCHEMA: Final = 1
-_CORES_PER_SM: Final = {
-    "5.0": 128, "5.2": 128, "5.3": 128, "6.0": 64, "6.1": 128, "6.2": 128, "7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64,
-    "8.6": 128, "8.7": 128, "8.9": 128, "9.0": 128, "10.0": 128, "10.3": 128, "12.0": 128, "12.1": 128,
-}  # fmt: skip
-"""FP32 cores of a streaming multiprocessor by compute capability, from the CUDA programming guide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +36,7 @@ class DeviceProperties:
         pcie_width_max: Most PCIe lanes that GPU and slot support.
         memory_bandwidth_bytes_per_second: Twice the maximum memory clock times the bus width.
         tensor_core_generation: Generation of the tensor cores.
-        peak_operations_per_second: Dense operations at the maximum clock, by precision; from `gpu_models.RATES`.
+        peak_operations_per_second: Dense operations at the maximum clock, by precision; from `gpu_models`.
         nvlink_links_count: NVLink links that are up.
         mig_mode: ``enabled`` or ``disabled``.
         mig_instances: MIG devices.
@@ -77,12 +72,6 @@ class DeviceProperties:
 
 
 PROPERTY_NAMES: Final = tuple(item.name for item in fields(DeviceProperties) if item.name != "problems")
-
-
-def cores_of(compute_capability: str | None, sm_count: int | None) -> int | None:
-    """The FP32 cores of a GPU, or None if one of the two is unknown."""
-    per_sm = _CORES_PER_SM.get(compute_capability or "")
-    return None if per_sm is None or sm_count is None else per_sm * sm_count
 
 
 def to_document(devices: tuple[DeviceProperties, ...]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gpumon.core.device_properties import PROPERTY_NAMES, DeviceProperties, cores_of
-from gpumon.core.gpu_models import peak_rates, tensor_core_generation
+from gpumon.core.device_properties import PROPERTY_NAMES, DeviceProperties
+from gpumon.core.gpu_models import cores_of, peak_rates, tensor_core_generation
 from gpumon.core.model import Device, Frame, same_uuid, short_product_name
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.health.doctor.facts import Steps

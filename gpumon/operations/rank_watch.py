@@ -171,7 +171,7 @@ class RankWatch:
             self._read_state(now)
         probe = self._probe
         if probe is None or not probe.connected:
-            if is_job_quiet or is_open:
+            if is_open or (is_job_quiet and self.progressed is not None):  # without progress, nothing is judged by it
                 self._read_outside(now, _STACK_SECONDS * max(1.0, ranks_count / _RANKS_AT_ONCE))
             return
         has_steps = self._steps is not None and self.quiet_seconds(now) < _BRIEF_SECONDS

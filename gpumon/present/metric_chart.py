@@ -7,7 +7,7 @@ from gpumon.core.model import Device
 from gpumon.core.timeline import Summary, Timeline
 from gpumon.present.limits import scale_of
 from gpumon.present.metric_style import METRIC_ROLES
-from gpumon.present.paint.area import Form, PlotSeries, area_chart, scrolled_chart
+from gpumon.present.paint.area import Form, PlotSeries, area_chart
 from gpumon.present.paint.line import Line, Role
 from gpumon.present.time_axis import TimeWindow
 
@@ -34,14 +34,10 @@ class _MetricColumns:
 
     Attributes:
         values: Oldest first; None for a gap.
-        scrolled: Number of new columns at the end since the update before; 0 where all columns were read.
-        unsettled: Number of columns before the new ones that were read again.
     """
 
     def __init__(self) -> None:
         self.values: list[Summary | None] = []
-        self.scrolled = 0
-        self.unsettled = 0
         self._read_for: tuple[Timeline | None, int, float] | None = None
         self._last = 0
 
@@ -61,7 +57,6 @@ class _MetricColumns:
         # A gap at the left edge is filled from the value before the edge.
         self.values = fill_short_gaps(columns, skipped)[-window.width :]
         self._read_for, self._last = parameters, window.last
-        self.scrolled, self.unsettled = new if can_scroll else 0, unsettled
         return True
 
 
@@ -102,25 +97,20 @@ class MetricChart:
             self._columns[track.device.key].update(self.metric, track.timeline, window, interval) for track in tracks
         ]
         parameters = (height, cursor, [(track.device.key, track.role) for track in tracks])
-        is_same = parameters == self._drawn_for
-        if is_same and not any(changed):
+        if parameters == self._drawn_for and not any(changed):
             return
         columns = [self.values_of(track) for track in tracks]
         self.summary = summary_of(value for values in columns for value in values)
         highest = 0.0 if self.summary is None else self.summary.high
         scale = max((scale_of(self.metric, track.device, highest) for track in tracks), default=1.0)
-        is_same = is_same and scale == self.scale
         self.scale, self._drawn_for = scale, parameters
         if len(tracks) > 1:
             means = ([None if value is None else value.mean for value in values] for values in columns)
             series = [PlotSeries(values, track.role, Form.LINE) for values, track in zip(means, tracks, strict=True)]
             self.rows = area_chart(series, scale, window.width, height, cursor=cursor)
             return
-        alone, area = self._columns[tracks[0].device.key], PlotSeries(columns[0], METRIC_ROLES[self.metric])
-        if is_same and cursor is None and alone.scrolled:
-            self.rows = scrolled_chart(self.rows, area, scale, alone.scrolled, alone.unsettled)
-        else:
-            self.rows = area_chart([area], scale, window.width, height, cursor=cursor)
+        area = PlotSeries(columns[0], METRIC_ROLES[self.metric])
+        self.rows = area_chart([area], scale, window.width, height, cursor=cursor)
 
     def values_of(self, track: Track) -> Sequence[Summary | None]:
         """The values of a GPU that the chart shows, oldest first."""

@@ -75,6 +75,7 @@ class JobRegistry:
         """CPU time of the last reading: 0.1 s for 250 processes."""
         self._is_shown = False
         self._open_key = ""
+        self._newest: Frame | None = None
         self._frames: deque[Frame] = deque(maxlen=int(FRAMES_SECONDS / _FRAME_SECONDS))
         self._rung: dict[str, None] = {}
         """Jobs that hang and for which the bell was rung, oldest first."""
@@ -90,9 +91,12 @@ class JobRegistry:
 
     def set_shown(self, is_shown: bool, open_key: str = "") -> None:
         """Set whether a screen shows the jobs, and of which one it shows the ranks."""
-        if is_shown and (not self._is_shown or open_key != self._open_key):
-            self._next_at = 0.0
+        is_new = is_shown and (not self._is_shown or open_key != self._open_key)
         self._is_shown, self._open_key = is_shown, open_key
+        if is_new:
+            self._next_at = 0.0
+            if self._newest is not None:  # the next frame may be minutes away
+                self._read_when_due(self._newest)
 
     def restore(self, reports: tuple[TrainingJobReport, ...]) -> None:
         """Show the jobs of a recording; once there were jobs, none is a reading too."""
@@ -101,10 +105,20 @@ class JobRegistry:
     def observe(self, frame: Frame) -> None:
         """Read the jobs with a frame of this host, if it is time for that."""
         self._keep_frame(frame)
+        self._newest = frame
         if self._next_at is None:
             self._next_at = frame.monotonic_seconds  # from the second frame on: the first picture does not wait for it
             return
-        if self._is_reading or frame.monotonic_seconds < self._next_at:
+        self._read_when_due(frame)
+
+    def findings(self, _: Frame) -> Iterator[DeviceFinding]:
+        """What the alerts report: the jobs that have hung for long enough."""
+        for report in self._state.reports:
+            if self._hangs(report) and report.verdict is not None:
+                yield None, hang_finding(_title(report), report.verdict)
+
+    def _read_when_due(self, frame: Frame) -> None:
+        if self._is_reading or frame.monotonic_seconds < (self._next_at or 0.0):
             return
         self._is_reading = True
         rarely = min(
@@ -113,12 +127,6 @@ class JobRegistry:
         pause = SHOWN_SECONDS if self._is_shown else STALLED_SECONDS if self._is_stalled else rarely
         self._next_at = frame.monotonic_seconds + pause - frame.interval_seconds / 2
         self._in_background(partial(self._read, frame, self._probes.probes, self._open_key), self._keep)
-
-    def findings(self, _: Frame) -> Iterator[DeviceFinding]:
-        """What the alerts report: the jobs that have hung for long enough."""
-        for report in self._state.reports:
-            if self._hangs(report) and report.verdict is not None:
-                yield None, hang_finding(_title(report), report.key, report.verdict)
 
     def _read(self, frame: Frame, probes: Mapping[int, Probe], open_key: str) -> JobsReading:
         """Read the jobs, in a thread; one reading follows the other."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from gpumon.core.gpu_models import RATES
+from gpumon.core.gpu_models import capabilities
 from gpumon.core.step_classes import COMMUNICATION, COPIES, DATA, GPU_CLASSES, MEMORY, SIMT, SYNC, TENSOR
 from gpumon.traces.critical_path import Change, step_time
 from gpumon.traces.step_graph import COLLECTING, DeviceWork, StepGraph
@@ -33,9 +33,10 @@ def tensor_speedup(compute_capability: str, nanoseconds: int) -> Speedup:
 
     The compute capability is empty if it is unknown.
     """
-    rates = RATES.get(compute_capability)
-    ratio = _MEASURED_RATIO if rates is None else rates.get("tf32", rates["fp32"]) / rates["fp32"]
-    if rates is None or ratio != _MEASURED_RATIO:
+    known = capabilities().get(compute_capability)
+    rates = known.rates if known else None
+    ratio = rates.get("tf32", rates["fp32"]) / rates["fp32"] if rates else _MEASURED_RATIO
+    if not rates or ratio != _MEASURED_RATIO:
         return Speedup(1.0, ratio)
     return next(speedup for least, speedup in _BY_DURATION if nanoseconds >= least)
 

@@ -19,6 +19,7 @@ from textual.geometry import Region
 from textual.strip import SGR_STYLES, Strip
 from textual.widget import Widget
 
+from gpumon.present.paint.line import width_of
 from gpumon.ui.widgets.text_lines import LineWidget
 
 _RESET: Final = "\x1b[0m"
@@ -143,10 +144,13 @@ def cropped(strip: Iterable[Segment], begin: int, end: int) -> list[Segment]:
     for segment in strip:
         if position >= end:
             break
-        width = segment.cell_length
-        if position + width > begin:
-            part = segment if position >= begin else segment.split_cells(begin - position)[1]
-            result.append(part if position + width <= end else part.split_cells(end - max(begin, position))[0])
+        text, style, _ = segment
+        width = width_of(text)
+        first, last = max(0, begin - position), min(width, end - position)
+        if first < last:
+            is_simple = len(text) == width
+            part = Segment(text[first:last], style) if is_simple else segment.split_cells(last)[0].split_cells(first)[1]
+            result.append(part if last - first < width else segment)
         position += width
     return result
 

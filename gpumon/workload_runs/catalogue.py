@@ -40,7 +40,7 @@ class WorkloadInfo:
         metrics: What it declares that it measures.
         origin: ``gpumon``, ``configuration`` or the name of a package.
         code: Source text of the functions that do the measured work; empty if the file names none.
-        program: A short program of the same steps, to copy and run, from ``_programs`` next to the file; often empty.
+        program: A short program of the same steps, to copy and run, from ``_programs`` next to the file; or empty.
     """
 
     name: str

@@ -19,6 +19,7 @@ import pytest
 from tests.gpu.test_live import status
 from tests.processes import tree, wait_gone
 from tests.terminal import Terminal
+from tests.workloads.test_programs import PROGRAMS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(240), pytest.mark.xdist_group("gpu")]
 
@@ -227,6 +228,14 @@ def test_nothing_is_left_after_a_signal(number: signal.Signals) -> None:
     workload.process.wait(10)
     print(f"\ngone {time.monotonic() - stopped:.2f} s after {number.name}")
     assert_memory_freed(before)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
+def test_a_program_to_copy_runs_on_a_gpu(program: Path, tmp_path: Path) -> None:
+    command = [os.environ.get("GPUMON_TEST_PYTHON", sys.executable), program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path)
+    print(f"\n{program.stem}:\n{done.stdout}")
+    assert (done.returncode == 0 and done.stdout) or done.stderr.endswith("Needs cupy.\n"), done.stderr
 
 
 def test_a_run_in_the_screen(tmp_path: Path) -> None:

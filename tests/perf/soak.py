@@ -385,7 +385,7 @@ def _environment(folder: Path, gpus: int, control: Path, pids: Sequence[int]) ->
 
 def _complete_overview(gpus: int, pids: Sequence[int]) -> str:
     """A pattern of the overview with the utilization of every GPU, and every process."""
-    rows = "".join(rf"[\s\S]*\n. *{gpu} +[█▉▊▋▌▍▎▏░]+ +\d+%" for gpu in range(gpus))
+    rows = "".join(rf"[\s\S]*\n. *{gpu} +[━╸─]+ +\d+%" for gpu in range(gpus))
     processes = "".join(rf"(?=[\s\S]* {pid} )" for pid in pids)
     return rf"\A(?![\s\S]* respond)(?=.*● live){processes}{rows}"
 

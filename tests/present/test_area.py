@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.core.timeline import Summary
-from gpumon.present.paint.area import Form, PlotSeries, area_chart, scrolled_chart, with_scale
+from gpumon.present.paint.area import Form, PlotSeries, area_chart, with_scale
 from gpumon.present.paint.line import Line, Role, plain, width_of
 from tests.present.helpers import texts
 
@@ -93,19 +93,3 @@ def test_a_chart_has_the_requested_size(
     series = [PlotSeries(back, Role.GPU_HISTORY), PlotSeries(front, Role.POWER, form)]
     rows = area_chart(series, top, width, height, cursor=3)
     assert [width_of(plain(row)) for row in rows] == [width] * height
-
-
-@given(st.lists(VALUES, min_size=30, max_size=30), st.integers(1, 4), st.integers(1, 3), st.integers(1, 6))
-def test_scrolling_is_the_same_as_drawing_again(
-    values: list[float | Summary | None], new: int, unsettled: int, height: int
-) -> None:
-    before = [*values[: 24 - unsettled], *[7.0] * unsettled]
-    now = PlotSeries(values[new : 24 + new], Role.POWER)
-    drawn_before = area_chart([PlotSeries(before, Role.POWER)], 100, 24, height)
-    again = area_chart([now], 100, 24, height)
-    scrolled = scrolled_chart(drawn_before, now, 100, new, unsettled)
-    # The first column may begin at the height of a column that is not visible anymore.
-    assert [plain(row)[1:] for row in scrolled] == [plain(row)[1:] for row in again]
-    for one, other in zip(scrolled, again, strict=True):
-        visible = [(role_at(one, column), role_at(other, column)) for column in range(24) if plain(one)[column] != " "]
-        assert all(first is second for first, second in visible[1:])

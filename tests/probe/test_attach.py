@@ -450,10 +450,10 @@ def test_the_outcome_of_a_script(proc: FakeProc, unprobed: None) -> None:
         assert stat.S_IMODE(script_dir.folder.stat().st_mode) == 0o700
         compile(script_dir.script.read_text(), "script", "exec")
         assert script_dir.outcome() is None
-        remote_script.run(str(script_dir.folder), "/none/agent", SOURCES)
+        remote_script.run(str(script_dir.folder), "/none/agent", SOURCES, time.time() + 60.0)
         assert script_dir.outcome() == AttachOutcome(reason=None, runs=True, was_there=False)
         assert sys.modules[remote_script.AGENT].__file__ == "/none/agent/__init__.py"
-        remote_script.run(str(script_dir.folder), "/none/agent", {"__init__.py": "1 / 0"})
+        remote_script.run(str(script_dir.folder), "/none/agent", {"__init__.py": "1 / 0"}, time.time() + 60.0)
         assert script_dir.outcome() == AttachOutcome(reason=None, runs=True, was_there=True)
     finally:
         script_dir.close()
@@ -466,7 +466,7 @@ def test_the_outcome_of_a_script(proc: FakeProc, unprobed: None) -> None:
 )
 def test_a_probe_that_cannot_start(proc: FakeProc, unprobed: None, source: str, reason: str) -> None:
     script_dir = ScriptDir(proc.read())
-    remote_script.run(str(script_dir.folder), "/none/agent", {"__init__.py": source})
+    remote_script.run(str(script_dir.folder), "/none/agent", {"__init__.py": source}, time.time() + 60.0)
     assert script_dir.outcome() == AttachOutcome(reason=reason, runs=False, was_there=False)
     script_dir.close()
 
@@ -476,14 +476,23 @@ def test_a_script_without_a_waiting_gpumon_removes_itself(proc: FakeProc, unprob
     script_dir.stop_waiting()
     script_dir.close()
     assert script_dir.script.exists()
-    remote_script.run(str(script_dir.folder), "/none/agent", SOURCES)
+    remote_script.run(str(script_dir.folder), "/none/agent", SOURCES, time.time() + 60.0)
     assert not script_dir.folder.exists()
-    remote_script.run(str(script_dir.folder), "/none/agent", SOURCES)  # the folder is gone: nothing is raised
+    remote_script.run(
+        str(script_dir.folder), "/none/agent", SOURCES, time.time() + 60.0
+    )  # the folder is gone: nothing is raised
+
+
+def test_a_script_that_runs_too_late_starts_no_probe(proc: FakeProc, unprobed: None) -> None:
+    script_dir = ScriptDir(proc.read())
+    remote_script.run(str(script_dir.folder), "/none/agent", SOURCES, time.time() - 1.0)
+    assert script_dir.outcome() == AttachOutcome("the process ran no Python code in time", runs=False, was_there=False)
+    script_dir.close()
 
 
 def test_a_script_that_ran_before_gpumon_stopped_waiting(proc: FakeProc, unprobed: None) -> None:
     script_dir = ScriptDir(proc.read())
-    remote_script.run(str(script_dir.folder), "/none/agent", SOURCES)
+    remote_script.run(str(script_dir.folder), "/none/agent", SOURCES, time.time() + 60.0)
     script_dir.stop_waiting()
     script_dir.close()
     assert not script_dir.folder.exists()
@@ -641,7 +650,7 @@ def test_the_program_notices_nothing(start: Start) -> None:
 def test_a_busy_main_thread_starts_the_probe_later(start: Start, folders: Path, tmp_path: Path) -> None:
     process = start(PYTHON314, "-c", SLEEPY)
     message = refusal(lambda: attach(process.pid, 0.2), ExitCode.BAD_VERDICT)
-    assert "as soon as the main thread runs Python code again" in message
+    assert "if the main thread runs Python code again within an hour" in message
     assert len(left(tmp_path)) == 1
     target = read_target(process.pid)
     assert process.stdout is not None

@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -24,8 +23,11 @@ from tests.probe.pythons import PYTHON314
 
 Start = Callable[..., subprocess.Popen[str]]
 
-pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="not tested on this architecture yet")
 PYTHONS = [python for python in pythons() if python != PYTHON314]
+pytestmark = [
+    pytest.mark.skipif(os.uname().machine != "x86_64", reason="not tested on this architecture yet"),
+    pytest.mark.skipif(not PYTHONS, reason="no Python 3.8 to 3.13 here, on PATH or in GPUMON_TEST_PYTHONS"),
+]
 BUSY = """
 import ctypes, math, os, select, signal, sys, threading, time
 print('on', flush=True)
@@ -65,7 +67,7 @@ def start() -> Iterator[Start]:
     """Starts programs; each has said its first line when it is returned."""
     started: list[subprocess.Popen[str]] = []
 
-    def run(code: str, python: str = sys.executable) -> subprocess.Popen[str]:
+    def run(code: str, python: str = PYTHONS[0] if PYTHONS else "") -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
         process = subprocess.Popen([python, "-c", code], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
         started.append(process)
@@ -141,7 +143,7 @@ while not select.select([sys.stdin], [], [], 0.05)[0]: pass
 print(os.listdir('/tmp'))
 """
     inside = 'mount -t tmpfs none /tmp && exec "$0" -c "$1"'
-    command = ["unshare", "-Urmpf", "--mount-proc", "--kill-child", "sh", "-c", inside, sys.executable, code]
+    command = ["unshare", "-Urmpf", "--mount-proc", "--kill-child", "sh", "-c", inside, PYTHONS[0], code]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -203,7 +205,7 @@ def test_a_request_that_is_too_late_does_nothing(
 ) -> None:
     process = start(IN_C.format(1))
     if how == "deadline":
-        monkeypatch.setattr(attaching, "_REQUEST_SECONDS", 0.0)
+        monkeypatch.setattr(attaching, "REQUEST_SECONDS", 0.0)
         refusal(lambda: attach(process.pid, 0.0))
     else:
         monkeypatch.setattr(attaching, "_wait_for_probe", interrupted)
@@ -267,7 +269,7 @@ def test_programs_without_a_suitable_python(start: Start, monkeypatch: pytest.Mo
     monkeypatch.setattr(injection, "_READY_SECONDS", 0.1)
     assert "its Python is starting or ending" in refusal(loading)
     monkeypatch.setattr(injection, "MIN_VERSION", (9, 0))
-    assert "requires Python 3.8" in refusal(loading)
+    assert "requires Python 3.8 or later" in refusal(loading)
     assert requests(process) == 0
     monkeypatch.setattr(python_image, "_image", without_symbols)
     monkeypatch.setattr(injection, "_READY_SECONDS", 60.0)

@@ -10,11 +10,13 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from gpumon.core.model import Frame
+from gpumon.operations.run_report import watched
 from gpumon.operations.training_jobs import dump
-from gpumon.operations.training_jobs.report import TrainingJobReport, TrainingJobState
+from gpumon.operations.training_jobs.report import NO_PROBE, THIS_HOST, TrainingJobReport, TrainingJobState
 from gpumon.operations.training_jobs.watcher import JobsReading
 from gpumon.probe.messages import Probe
 from gpumon.ui.app import GpumonApp
+from gpumon.ui.screens import jobs
 from gpumon.ui.screens.process import ProcessScreen
 from gpumon.ui.screens.why import WhyScreen
 from tests import builders, training_jobs
@@ -123,8 +125,9 @@ async def test_a_recording_has_the_jobs_that_its_processes_show() -> None:
         recording.put(builders.frame(devices=devices))
         await pilot.press("4")
         await pilot.pause(0.1)
-        (row,) = [line for line in screen_lines(app) if "unknown" in line]
-        assert all(text in row for text in ("ada", "train", " 4 ", "0-3", "277 GiB"))
+        (row,) = [line for line in screen_lines(app) if "– unknown" in line]
+        assert "1 unknown" in screen_lines(app)[1]
+        assert all(text in row for text in ("ada", "train", " 4 ", "0-3", "277.3"))
         assert "A recording or another host shows processes alone" in screen_text(app)
         await pilot.press("enter")
         await pilot.pause(0.1)
@@ -184,3 +187,17 @@ async def test_what_is_known_of_a_job_is_saved_with_the_last_minute(
         assert [count for _, count in saved] == [5]
         assert saved[0][0].name.startswith("gpumon-jobs-")
         assert any("jobs.json" in str(notice.message) for notice in pilot.app._notifications)
+
+
+async def test_a_report_of_the_selected_job_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    followed: list[Sequence[int]] = []
+    monkeypatch.setattr(jobs, "ask_for_probe", lambda *arguments: arguments[-1](NO_PROBE))
+    monkeypatch.setattr(watched, "follow_run", lambda folder, pids, stop, write: followed.append(pids))
+    async with app_on(stream := FakeLive()).run_test(size=(120, 30)) as pilot:
+        await shown(pilot, stream, *JOBS)
+        await pilot.press("S")
+        await pilot.pause(0.2)
+        notices = [str(notice.message) for notice in pilot.app._notifications]
+        assert followed == [[rank.pid for rank in JOBS[0].ranks if rank.host == THIS_HOST]]
+        assert any("report.html: " in text and "without steps: No rank has a probe" in text for text in notices)
+        assert any(text.startswith("The job has ended: gpumon-report-") for text in notices)

@@ -42,20 +42,25 @@ class EndWatch:
             start_ticks: Its start time in clock ticks.
             gone_seconds: How long it has not been on a GPU.
         """
-        status = self._exit_status(pid)
+        status = self.exit_status(pid)
         if status is None:
             stat = find_stat(f"/proc/{pid}")
             is_same = stat is not None and stat.start_ticks == start_ticks
             if gone_seconds < _GRACE_SECONDS and (is_same or pid in self._descriptors):
                 return None
             if stat is not None and is_same:
-                status = stat.wait_status or None if stat.has_ended else None
+                status = os.waitstatus_to_exitcode(stat.wait_status) if stat.has_ended and stat.wait_status else None
                 if not stat.has_ended:
                     return self._forget(pid, LEFT)
         return self._forget(pid, UNKNOWN if status is None else _status_text(status))
 
-    def _exit_status(self, pid: int) -> int | None:
-        """The status as wait(2) reports it; None if the process runs, or if the kernel does not report it."""
+    def close(self) -> None:
+        """Stop watching."""
+        for pid in [*self._descriptors]:
+            self._forget(pid, LEFT)
+
+    def exit_status(self, pid: int) -> int | None:
+        """The exit code, or minus the signal; None if the process runs, or if the kernel does not report it."""
         buffer = bytearray(_INFO_BYTES)
         struct.pack_into("Q", buffer, 0, _INFO_EXIT)
         try:
@@ -64,7 +69,7 @@ class EndWatch:
             return None
         (mask,) = struct.unpack_from("Q", buffer)
         (status,) = struct.unpack_from("i", buffer, _EXIT_STATUS_OFFSET)
-        return status if mask & _INFO_EXIT else None
+        return os.waitstatus_to_exitcode(status) if mask & _INFO_EXIT else None
 
     def _forget(self, pid: int, how: str) -> str:
         descriptor = self._descriptors.pop(pid, None)
@@ -83,4 +88,4 @@ def oom_kills() -> int:
 
 
 def _status_text(status: int) -> str:
-    return signal_name(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else f"exit {os.WEXITSTATUS(status)}"
+    return signal_name(-status) if status < 0 else f"exit {status}"

@@ -1,4 +1,4 @@
-"""Runs a command with the probe in its processes, and keeps the folder of the run complete while it goes on."""
+"""Runs a command, or follows a process that runs already, and keeps the folder of the run complete meanwhile."""
 
 import os
 import signal
@@ -9,16 +9,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
 from gpumon.core.model import Frame
 from gpumon.core.problems import CommandError, ProblemCode
-from gpumon.core.procfs import find_stat
+from gpumon.core.procfs import find_stat, read_small
 from gpumon.core.text import safe_text
+from gpumon.distributed.environment import read_environment
 from gpumon.operations.doctor.redaction import Redactor, is_secret_name, without_secrets
 from gpumon.operations.hang_files.report import report_hang
+from gpumon.operations.recorder.process_end import EndWatch
 from gpumon.operations.run_report.document import report_document
 from gpumon.operations.run_report.journal import FRAMES, JOURNAL, OUTPUT, JournalWriter, explain_output
 from gpumon.operations.run_report.run_data import RunData
@@ -68,24 +71,72 @@ def watch_run(folder: Path, program: str, command: Sequence[str], environment: M
     Raises:
         CommandError: The folder cannot be written or has a run, or the program cannot be run.
     """
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        recorder = _RunRecorder(folder, command, environment, write)
-    except OSError as error:
-        taken = isinstance(error, FileExistsError)
-        why = "already has a run" if taken else f"cannot be written: {(error.strerror or str(error)).lower()}"
-        reason = f"{safe_text(str(folder), 200)} {why}."
-        raise CommandError.usage(ProblemCode.NOT_WRITTEN, reason, "Choose a new folder.") from None
+    recorder = _recorder(folder, command, environment, write)
     with _output(folder / OUTPUT) as (target, errors):
         try:
             child = subprocess.Popen(command, executable=program, env=dict(environment), stdout=target, stderr=errors)
         except OSError as error:
             reason = f"{safe_text(program, 200)} cannot be run: {error.strerror}."
             raise CommandError.missing(ProblemCode.NOT_FOUND, reason) from None
-        with _forwarded(child), recorder.running(child.pid):
+        with _forwarded(child), recorder.running((child.pid,)):
             status = child.wait()
     recorder.end(status)
     return status
+
+
+def follow_run(folder: Path, pids: Sequence[int], stop: threading.Event, write: Write) -> bool:
+    """Report processes that run already, until all have ended or ``stop`` is set.
+
+    The exit status is that of the first one that did not end well, where the kernel reports it. What they print is read
+    if it goes to a file.
+
+    Returns:
+        Whether they have ended.
+
+    Raises:
+        CommandError: The folder cannot be written or has a run, or there is no such process.
+    """
+    ends, running = EndWatch(), {pid: state for pid in pids if (state := find_stat(f"/proc/{pid}")) is not None}
+    if not running:
+        raise CommandError.missing(ProblemCode.NOT_FOUND, f"There is no process {pids[0]}.")
+    proc = Path(f"/proc/{min(running)}")
+    environment, _ = read_environment(proc)
+    command = os.fsdecode(read_small(f"{proc}/cmdline")).rstrip("\0").split("\0")
+    recorder = _recorder(folder, command, environment, write)
+    with suppress(OSError):
+        if (log := (proc / "fd/2").resolve()).is_file():
+            (folder / OUTPUT).symlink_to(log)
+    list(map(ends.watch, running))
+    status: int | None = None
+    with recorder.running(tuple(running)):
+        while running and not stop.wait(_TICK_SECONDS):
+            for pid, before in [*running.items()]:
+                now = find_stat(f"/proc/{pid}")
+                if now is None or now.start_ticks != before.start_ticks:
+                    del running[pid]
+                    status = status or ends.exit_status(pid)
+                elif now.has_ended:
+                    del running[pid]
+                    status = status or os.waitstatus_to_exitcode(now.wait_status)
+    ends.close()
+    recorder.end(status, has_ended=not running)
+    return not running
+
+
+def _recorder(folder: Path, command: Sequence[str], environment: Mapping[str, str], write: Write) -> "_RunRecorder":
+    """Create the folder and what keeps it.
+
+    Raises:
+        CommandError: The folder cannot be written or has a run.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return _RunRecorder(folder, command, environment, write)
+    except OSError as error:
+        taken = isinstance(error, FileExistsError)
+        why = "already has a run" if taken else f"cannot be written: {(error.strerror or str(error)).lower()}"
+        reason = f"{safe_text(str(folder), 200)} {why}."
+        raise CommandError.usage(ProblemCode.NOT_WRITTEN, reason, "Choose a new folder.") from None
 
 
 @contextmanager
@@ -158,7 +209,8 @@ class _RunRecorder:
         self._stream = LiveStream(_TICK_SECONDS)
         self._probes = ProbeWatcher()
         self._latest: dict[int, Any] = {}
-        self._started = self._written_at = self._kept_at = time.monotonic()
+        self._started = self._kept_at = time.monotonic()
+        self._written_at = -inf
         redactor = Redactor(homes={str(Path.home())})
         shown = {name: value for name, value in environment.items() if name.startswith(_VARIABLES)}
         safe = {name: redactor.variable(name, value) for name, value in shown.items() if not is_secret_name(name)}
@@ -166,11 +218,11 @@ class _RunRecorder:
         self._add({"kind": "start", "schema": 1, "command": text, "environment": safe})
 
     @contextmanager
-    def running(self, pid: int) -> Iterator[None]:
-        """Record the processes of a command while the block runs."""
+    def running(self, pids: Sequence[int]) -> Iterator[None]:
+        """Record some processes and those that they start while the block runs."""
         self._stream.start()
         self._probes.start()
-        threads = [threading.Thread(target=loop, args=(pid,), daemon=True) for loop in (self._record, self._account)]
+        threads = [threading.Thread(target=loop, args=(pids,), daemon=True) for loop in (self._record, self._account)]
         for thread in threads:
             thread.start()
         try:
@@ -178,31 +230,35 @@ class _RunRecorder:
         finally:
             self._stop.set()
             threads[0].join()
-            self._tick(pid)
+            self._tick(pids)
             self._probes.close()
             self._stream.close()
 
-    def end(self, status: int) -> None:
-        """Write the last line, and the report."""
-        explanation = explain_output(self._folder / OUTPUT) if status else None
-        hang = None
-        if dumps := sorted(self._folder.glob(f"{DUMPS}*")):
-            with suppress(CommandError):
-                hang = report_hang([*dumps, *([self._folder / OUTPUT] if status else [])]).verdict.summary
-        self._add({"kind": "end", "status": status, "explanation": explanation, "hang": hang})
+    def end(self, status: int | None, *, has_ended: bool = True) -> None:
+        """Write the last line, and the report; the status is None if it is unknown."""
+        if has_ended:
+            self._add_end(status)
         self._write_report()
         self._journal.close()
         if self._frames is not None:
             self._frames.close()
 
-    def _record(self, pid: int) -> None:
+    def _add_end(self, status: int | None) -> None:
+        explanation = explain_output(self._folder / OUTPUT) if status != 0 else None
+        hang = None
+        if dumps := sorted(self._folder.glob(f"{DUMPS}*")):
+            with suppress(CommandError):
+                hang = report_hang([*dumps, *([self._folder / OUTPUT] if status != 0 else [])]).verdict.summary
+        self._add({"kind": "end", "status": status, "explanation": explanation, "hang": hang})
+
+    def _record(self, pids: Sequence[int]) -> None:
         while not self._stop.wait(_TICK_SECONDS):
-            self._tick(pid)
+            self._tick(pids)
             elapsed = time.monotonic() - self._started
             if time.monotonic() - self._written_at >= max(_REPORT_SECONDS, _REPORT_SHARE * elapsed):
                 self._write_report()
 
-    def _tick(self, pid: int) -> None:
+    def _tick(self, pids: Sequence[int]) -> None:
         """Take what has arrived."""
         now = time.monotonic()
         is_kept = now - self._started < _FINE_SECONDS or now - self._kept_at >= _COARSE_SECONDS
@@ -213,7 +269,7 @@ class _RunRecorder:
                 self._data.add_frame(frame)
         self._probes.inbox.drain()
         for probe in self._probes.probes.values():
-            if _is_descendant(probe.pid, pid) and (sample := _sample(probe)) != self._latest.get(probe.pid):
+            if _is_descendant(probe.pid, pids) and (sample := _sample(probe)) != self._latest.get(probe.pid):
                 self._latest[probe.pid] = sample
                 self._add(sample, is_kept=is_kept)
         if is_kept and frames and frames[-1].devices:
@@ -251,12 +307,12 @@ class _RunRecorder:
         except OSError as error:
             self._note(f"The report could not be written: {(error.strerror or str(error)).lower()}.")
 
-    def _account(self, pid: int) -> None:
+    def _account(self, pids: Sequence[int]) -> None:
         """Observe a rank from time to time, to account for the time of a step."""
         pause = _FIRST_ACCOUNT_SECONDS
         while not self._stop.wait(pause):
             pause = _ACCOUNT_SECONDS
-            ranks = [probe for probe in self._probes.probes.values() if _is_descendant(probe.pid, pid)]
+            ranks = [probe for probe in self._probes.probes.values() if _is_descendant(probe.pid, pids)]
             trains = [probe for probe in ranks if probe.reading is not None and probe.reading.training is not None]
             if not trains:
                 continue
@@ -275,9 +331,9 @@ class _RunRecorder:
             self._add({"kind": "account", **account, "causes": verdict["causes"][:3]})
 
 
-def _is_descendant(pid: int, ancestor: int) -> bool:
+def _is_descendant(pid: int, ancestors: Sequence[int]) -> bool:
     for _ in range(_MAX_PARENTS):
-        if pid == ancestor:
+        if pid in ancestors:
             return True
         process = find_stat(f"/proc/{pid}")
         if process is None or process.parent <= 1:

@@ -5,13 +5,15 @@ the two differ. The form and a label distinguish the series, never the color alo
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import lru_cache
+from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from gpumon.core.timeline import Summary
-from gpumon.present.paint.line import Line, Role, Span, clipped, plain, width_of
+from gpumon.present.paint.line import Line, Role, Span, clipped, width_of
 
 GUTTER: Final = 13
 """Cells at the left of a chart for the labels of the value axis."""
@@ -27,6 +29,7 @@ _GRID_OR_DOTS: Final = re.compile(f"{_GRID}+|[^{_GRID}]+")
 _MIN_GRID_HEIGHT: Final = 3
 _MIN_MIDDLE_HEIGHT: Final = 4
 _MAX_CACHED_LABELS: Final = 256
+_MAX_CACHED_COLUMNS: Final = 2048
 _DENSITIES: Final = (0x82, 0x95, 0xFF)
 """The dots of a filled cell at the bottom, in the middle and at the top of an area with steps."""
 _EVERY_OTHER_DOT: Final = int("01" * 512, 2)
@@ -39,9 +42,7 @@ def _bits(dots: int, bits: Sequence[int]) -> int:
 _LEFT: Final = tuple(_bits(dots, (0x40, 0x04, 0x02, 0x01)) for dots in range(16))
 """Bits of the left half of a cell, by its four dots as a number whose lowest bit is the bottom dot."""
 _RIGHT: Final = tuple(_bits(dots, (0x80, 0x20, 0x10, 0x08)) for dots in range(16))
-_DOTS: Final = tuple(chr(_BLANK + cell) for cell in range(1, 256))
-_CHARACTERS: Final = (" ", *_DOTS)
-_GRID_CHARACTERS: Final = (_GRID, *_DOTS)
+_CHARACTERS: Final = (" ", *(chr(_BLANK + dots) for dots in range(1, 256)))
 
 
 class Form(Enum):
@@ -55,7 +56,7 @@ class Form(Enum):
     """A line of every other dot."""
 
 
-Values = Sequence[Summary | float | None]
+Value = Summary | float | None
 
 
 class PlotSeries(NamedTuple):
@@ -69,7 +70,7 @@ class PlotSeries(NamedTuple):
             denser with each step too, so that the height shows without colors and a high level is no solid block.
     """
 
-    values: Values
+    values: Sequence[Value]
     role: Role
     form: Form = Form.AREA
     steps: tuple[Role, ...] = ()
@@ -90,42 +91,17 @@ def area_chart(
     """
     if width < 1 or height < 1:
         return [()] * max(0, height)
-    cells = [[0] * width for _ in range(height)]
-    roles: list[list[Role | None]] = [[None] * width for _ in range(height)]
-    if top > 0:
-        for one in series:
-            _draw(one, top, cells, roles)
+    drawn = [(one, _rows(one, top, width, height)) for one in series if top > 0]
     grid_rows = _grid_rows(height) if grid else ()
     return [
-        _row_line(row, row_roles, cursor, has_grid=number in grid_rows)
-        for number, (row, row_roles) in enumerate(zip(cells, roles, strict=True))
+        _row_line(
+            [_Layer(rows[row], _role_of(one, row, height), one.form) for one, rows in drawn if not rows[row].isspace()],
+            width,
+            cursor,
+            has_grid=row in grid_rows,
+        )
+        for row in range(height)
     ]
-
-
-def scrolled_chart(
-    before: Sequence[Line], series: PlotSeries, top: float, new: int, unsettled: int, *, grid: bool = True
-) -> list[Line]:
-    """Returns the chart of one series without a cursor, reusing what was drawn of it ``new`` columns earlier.
-
-    Args:
-        before: The chart as drawn before, of the same size and with the same top.
-        series: The series now.
-        top: The value at the top edge.
-        new: Number of new columns.
-        unsettled: Number of columns before the new ones whose values may have changed since they were drawn.
-        grid: Whether the chart has a grid.
-    """
-    width, redrawn = len(series.values), new + unsettled
-    if redrawn + 1 >= width:
-        return area_chart([series], top, width, len(before), grid=grid)
-    tail = series._replace(values=series.values[-redrawn - 1 :])  # a column is connected with the one before it
-    ends = area_chart([tail], top, redrawn + 1, len(before), grid=grid)
-    rows = []
-    for old, end in zip(before, ends, strict=True):
-        text = plain(old)[new : new + width - redrawn] + plain(end)[1:]
-        spans = (Span(part, Role.GRID if part[0] == _GRID else series.role) for part in _GRID_OR_DOTS.findall(text))
-        rows.append(tuple(spans))
-    return rows
 
 
 def with_scale(rows: Sequence[Line], top: str, middle: str = "", width: int = GUTTER) -> list[Line]:
@@ -174,52 +150,43 @@ def _grid_rows(height: int) -> tuple[int, ...]:
     return (0, height - 1) if height < _MIN_MIDDLE_HEIGHT else (0, height // 2, height - 1)
 
 
-def _draw(series: PlotSeries, top: float, cells: list[list[int]], roles: list[list[Role | None]]) -> None:
-    """Draws a series over what has been drawn."""
-    height, width = len(cells), len(cells[0])
-    is_area, role = series.form is Form.AREA, series.role
-    halves, mean = _HALVES[series.form], None
+class _Layer(NamedTuple):
+    """One row of a series with its color and form."""
+
+    cells: str
+    role: Role
+    form: Form
+
+
+def _rows(series: PlotSeries, top: float, width: int, height: int) -> list[str]:
+    """The rows of a series, the top row first."""
     values = series.values[-width:]
-    levels = _levels(values, top, _DOTS_DOWN * height)
-    for column, level in enumerate(levels, width - len(values)):
-        left, right = (0, 0) if level is None else halves(mean, level)
-        mean = None if level is None else level[1]
-        for shift in range(0, (left | right).bit_length(), _DOTS_DOWN):
-            row = -1 - shift // _DOTS_DOWN
-            dots = _LEFT[left >> shift & 15] | _RIGHT[right >> shift & 15]
-            if dots:
-                before = cells[row][column]
-                if series.steps:
-                    step = len(series.steps) * (-1 - row) // height
-                    role = series.steps[step]
-                    is_inside = dots == _FULL and (left | right) >> shift + _DOTS_DOWN
-                    dots = _DENSITIES[step * len(_DENSITIES) // len(series.steps)] if is_inside else dots
-                # A line through a filled cell replaces its dots, or else it could not be seen.
-                cells[row][column] = dots if is_area or before == _FULL else before | dots
-                roles[row][column] = role
+    columns = [" " * height] * (width - len(values))
+    before, scale = None, (top, height, len(series.steps))
+    for value in values:
+        columns.append(_column(series.form, before, value, scale))
+        before = value
+    return list(map("".join, zip(*columns, strict=True)))
+
+
+def _role_of(series: PlotSeries, row: int, height: int) -> Role:
+    steps = series.steps
+    return steps[len(steps) * (height - 1 - row) // height] if steps else series.role
 
 
 Levels = tuple[int, int, int]
 """Heights of the lowest value, the mean and the highest one, in dots from 1."""
 
 
-def _levels(values: Values, top: float, dots: int) -> Iterator[Levels | None]:
-    factor = dots / top
-    for value in values:
-        if value is None:
-            yield None
-        elif isinstance(value, tuple):
-            low, mean, high = value
-            level = _level(mean, factor, dots)
-            ends = (level, level) if low == high else (_level(low, factor, dots), _level(high, factor, dots))
-            yield ends[0], level, ends[1]
-        else:
-            level = _level(value, factor, dots)
-            yield level, level, level
+def _levels(value: Value, top: float, dots: int) -> Levels | None:
+    if value is None:
+        return None
+    low, mean, high = value if isinstance(value, tuple) else (value, value, value)
+    return _level(low, top, dots), _level(mean, top, dots), _level(high, top, dots)
 
 
-def _level(value: float, factor: float, dots: int) -> int:
-    return max(1, min(dots, round(value * factor)))
+def _level(value: float, top: float, dots: int) -> int:
+    return max(1, min(dots, round(value * (dots / top))))
 
 
 Halves = Callable[[int | None, Levels], tuple[int, int]]
@@ -260,25 +227,41 @@ def _range_dots(one: int, other: int) -> int:
     return (1 << high) - (1 << low - 1)
 
 
-def _row_line(row: Sequence[int], roles: Sequence[Role | None], cursor: int | None, *, has_grid: bool) -> Line:
+@lru_cache(maxsize=_MAX_CACHED_COLUMNS)
+def _column(form: Form, before: Value, value: Value, scale: tuple[float, int, int]) -> str:
+    """A column from the top, at a scale of top, height and steps; a chart that moves has most of its columns again."""
+    top, height, steps = scale
+    last, levels = (_levels(one, top, _DOTS_DOWN * height) for one in (before, value))
+    if levels is None:
+        return " " * height
+    left, right = _HALVES[form](None if last is None else last[1], levels)
+    cells = ""
+    for row in range(height):
+        shift = row * _DOTS_DOWN
+        dots = _LEFT[left >> shift & 15] | _RIGHT[right >> shift & 15]
+        is_inside = dots == _FULL and (left | right) >> shift + _DOTS_DOWN
+        dots = _DENSITIES[steps * row // height * len(_DENSITIES) // steps] if steps and is_inside else dots
+        cells = _CHARACTERS[dots] + cells
+    return cells
+
+
+def _row_line(layers: Sequence[_Layer], width: int, cursor: int | None, *, has_grid: bool) -> Line:
     """One row as spans. An empty cell takes the role of the cell before it, since each change of style costs bytes."""
-    text = "".join(map((_GRID_CHARACTERS if has_grid else _CHARACTERS).__getitem__, row))
-    drawn = set(roles)
-    if cursor is None and not has_grid and len(drawn - {None}) <= 1:  # most rows
-        return (Span(text, max(drawn, key=bool) or Role.PLAIN),)
-    shown: list[Role] = []
-    role = Role.PLAIN
-    for cell_role in roles:
-        role = cell_role or (Role.GRID if has_grid else role)
-        shown.append(role)
-    if cursor is not None and 0 <= cursor < len(row):
+    if cursor is None and len(layers) <= 1:  # most rows
+        cells, role, _ = layers[0] if layers else (" " * width, Role.PLAIN, None)
+        parts = _GRID_OR_DOTS.findall(cells.replace(" ", _GRID)) if has_grid else [cells]
+        return tuple(Span(part, Role.GRID if part[0] == _GRID else role) for part in parts)
+    dots, roles = [0] * width, [Role.GRID if has_grid else None] * width
+    for layer in layers:
+        for column, cell in enumerate(layer.cells):
+            if cell != " ":
+                # A line through a filled cell replaces its dots, or else it could not be seen.
+                before = 0 if layer.form is Form.AREA or dots[column] == _FULL else dots[column]
+                dots[column], roles[column] = before | ord(cell) - _BLANK, layer.role
+    text = [_CHARACTERS[cell] if cell or not has_grid else _GRID for cell in dots]
+    _, *shown = accumulate(roles, lambda before, role: role or before, initial=Role.PLAIN)
+    if cursor is not None and 0 <= cursor < width:
         shown[cursor] = Role.CURSOR
-        text = text if row[cursor] else f"{text[:cursor]}{_CURSOR}{text[cursor + 1 :]}"
-    spans: list[Span] = []
-    begin = 0
-    for index, role in enumerate(shown):
-        if role is not shown[begin]:
-            spans.append(Span(text[begin:index], shown[begin]))
-            begin = index
-    spans.append(Span(text[begin:], shown[begin]))
-    return tuple(spans)
+        text[cursor] = text[cursor] if dots[cursor] else _CURSOR
+    runs = groupby(zip(text, shown, strict=True), itemgetter(1))
+    return tuple(Span("".join(character for character, _ in run), role) for role, run in runs)

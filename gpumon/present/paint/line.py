@@ -104,7 +104,10 @@ def clipped(text: str, width: int) -> str:
     """The text in at most ``width`` cells, wide characters counted as the terminal does; a cut text ends in "…"."""
     if width_of(text) <= width:
         return text
-    return set_cell_size(text, width - 1) + ELLIPSIS if width > 0 else ""
+    if width < 1:
+        return ""
+    kept = set_cell_size(text, width - 1)
+    return kept.rstrip() if kept.rstrip().endswith(ELLIPSIS) else kept + ELLIPSIS
 
 
 def cut(spans: Iterable[Span], width: int) -> Line:
@@ -196,5 +199,6 @@ def _changed_cells(begin: int, before: Span, after: Span) -> CellRange:
     old, new, width = before.text, after.text, width_of(after.text)
     if before.role is not after.role or len(old) != len(new) or not width_of(old) == len(old) == width:
         return CellRange(begin, begin + width)
-    differing = [index for index, (one, other) in enumerate(zip(old, new, strict=True)) if one != other]
-    return CellRange(begin + differing[0], begin + differing[-1] + 1)
+    one, other = (int.from_bytes(text.encode("utf-32-le", "surrogatepass"), "little") for text in (old, new))
+    bits = one ^ other  # 32 for each character: a comparison of characters in Python would cost more than the rest
+    return CellRange(begin + ((bits & -bits).bit_length() - 1) // 32, begin + (bits.bit_length() - 1) // 32 + 1)

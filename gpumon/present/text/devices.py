@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from gpumon.core.device_properties import PROPERTY_NAMES, DeviceProperties
-from gpumon.core.gpu_models import MODELS, GpuModel, model_of
+from gpumon.core.gpu_models import GpuModel, model_of, models
 from gpumon.core.model import short_product_name
 from gpumon.core.units import MISSING, bytes_text, count_text, megahertz_text
 from gpumon.present.paint.cell_table import CellColumn, cell_table, fitting_columns, value_column
@@ -67,17 +67,18 @@ def _class_text(model: GpuModel, bandwidth: float | None, peaks: Mapping[str, fl
 
 def reference_lines(width: int) -> list[Line]:
     """The table of data sheets, for ``gpumon devices --reference``."""
+    sheets = models()
     columns = [
-        CellColumn(["GPU"], [model.name for model in MODELS], 0),
-        value_column("Capability", [model.compute_capability for model in MODELS], 4),
-        value_column("SMs", [str(model.sm_count) for model in MODELS], 3),
-        value_column("Memory GB", [str(model.memory_gigabytes) for model in MODELS], 1),
-        value_column("GB/s", [f"{model.memory_bandwidth:,}" for model in MODELS], 0),
-        value_column("fp32 TFLOP/s", [f"{model.fp32:,g}" for model in MODELS], 2),
-        value_column("bf16 TFLOP/s", [f"{model.bf16:,g}" for model in MODELS], 0),
-        value_column("NVLink GB/s", [f"{model.nvlink:,}" if model.nvlink else MISSING for model in MODELS], 2),
-        value_column("W", [f"{model.power_watts:,}" for model in MODELS], 1),
-        CellColumn(["Source: nvidia.com/"], [model.source for model in MODELS], 5),
+        CellColumn(["GPU"], [model.name for model in sheets], 0),
+        value_column("Capability", [model.compute_capability for model in sheets], 4),
+        value_column("SMs", [str(model.sm_count) for model in sheets], 3),
+        value_column("Memory GB", [str(model.memory_gigabytes) for model in sheets], 1),
+        value_column("GB/s", [f"{model.memory_bandwidth:,}" for model in sheets], 0),
+        value_column("fp32 TFLOP/s", [f"{model.fp32:,g}" for model in sheets], 2),
+        value_column("bf16 TFLOP/s", [f"{model.bf16:,g}" for model in sheets], 0),
+        value_column("NVLink GB/s", [f"{model.nvlink:,}" if model.nvlink else MISSING for model in sheets], 2),
+        value_column("W", [f"{model.power_watts:,}" for model in sheets], 1),
+        CellColumn(["Source: nvidia.com/"], [model.source for model in sheets], 5),
     ]
     return cell_table(fitting_columns(columns, width))
 

@@ -24,7 +24,7 @@ from gpumon.probe.attach.injection import pending_call
 from gpumon.probe.attach.interpreter import remote_exec
 from gpumon.probe.attach.refusals import RefusalError
 from gpumon.probe.attach.script_dir import AttachOutcome, ScriptDir, outcome_in_memory
-from gpumon.probe.attach.script_text import pending_text
+from gpumon.probe.attach.script_text import REQUEST_SECONDS, pending_text
 from gpumon.probe.attach.target import Target, read_target
 
 __all__ = ["AttachState", "Attachability", "Attached", "attach", "attachability", "detach"]
@@ -32,8 +32,6 @@ __all__ = ["AttachState", "Attachability", "Attached", "attach", "attachability"
 _PROC_TIMEOUT_SECONDS: Final = 5.0
 _HELLO_SECONDS: Final = 0.5
 _POLL_SECONDS: Final = 0.05
-_REQUEST_SECONDS: Final = 3600.0
-"""How long a request waits in a process that runs no Python code; later it does nothing."""
 _TRACED_SECONDS: Final = 0.5
 _QUIET_SECONDS: Final = 3.0
 """After this time without an answer, `attach` reports that it waits."""
@@ -106,7 +104,7 @@ def _load(target: Target, timeout_seconds: float, on_wait: Callable[[Target], No
 
 def _with_pending_call(target: Target, timeout_seconds: float, on_wait: Callable[[Target], None] | None) -> Attached:
     """Start a probe in a process of Python 3.8 to 3.13."""
-    deadline = time.time() + max(timeout_seconds, _REQUEST_SECONDS)
+    deadline = time.time() + max(timeout_seconds, REQUEST_SECONDS)
     with pending_call(target, pending_text(target), deadline) as call:
         try:
             attached = _wait_for_probe(
@@ -159,11 +157,14 @@ def _run_script(
     target: Target, script_dir: ScriptDir, timeout_seconds: float, on_wait: Callable[[Target], None] | None
 ) -> Attached:
     """Start a probe in a process of Python 3.14 or later."""
+    is_accepted = False
     try:
         remote_exec(target, script_dir.script)
+        is_accepted = True
         return _wait_for_probe(target, script_dir.is_waiting, script_dir.outcome, timeout_seconds, on_wait)
     except CommandError:
-        script_dir.stop_waiting()
+        if is_accepted:
+            script_dir.stop_waiting()
         raise
     except KeyboardInterrupt:
         if script_dir.outcome() is None:

@@ -6,6 +6,7 @@ The folder passes the script to `sys.remote_exec` and the outcome back; the last
 import json
 import os
 import re
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Final
 from gpumon.core.new_files import PrivateDir, temporary_folder
 from gpumon.core.text import safe_text
 from gpumon.probe.attach.remote_script import OUTCOME
-from gpumon.probe.attach.script_text import script_file
+from gpumon.probe.attach.script_text import REQUEST_SECONDS, script_file
 from gpumon.probe.attach.target import Target
 
 _PREFIX: Final = "gpumon-attach-"
@@ -84,7 +85,8 @@ class ScriptDir:
         self.folder = self._dir.path
         self._is_left_to_script = False
         try:
-            self.script = self._dir.write("script.py", script_file(self.folder).encode(), target.uid)
+            script = script_file(self.folder, time.time() + REQUEST_SECONDS)
+            self.script = self._dir.write("script.py", script.encode(), target.uid)
             self._dir.give(target.uid)
         except BaseException:
             self.close()

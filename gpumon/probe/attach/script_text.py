@@ -9,19 +9,23 @@ from typing import Final
 
 from gpumon.probe.attach.target import Target
 
+REQUEST_SECONDS: Final = 3600.0
+"""How long a request waits in a process that runs no Python code; later it does nothing."""
 _SCRIPT: Final = Path(__file__).with_name("remote_script.py")
 _AGENT: Final = Path(__file__).parents[1] / "agent"
 _OWN_IMPORT: Final = re.compile(r"^from \.(\w*) import (.+)$", re.MULTILINE)
 _IMPORT: Final = re.compile(r"^(?:import|from) (?!__future__)(\w[\w.]*)", re.MULTILINE)
 
 
-def script_file(folder: Path) -> str:
+def script_file(folder: Path, deadline: float) -> str:
     """The content of a file that `sys.remote_exec` runs.
 
     Args:
         folder: The private folder for the outcome.
+        deadline: Until when it starts the probe, in seconds since the epoch.
     """
-    return f"{_SCRIPT.read_text('utf-8')}\n\nrun({str(folder)!r}, {str(_AGENT)!r}, {_sources()!r})\n"
+    call = f"run({str(folder)!r}, {str(_AGENT)!r}, {_sources()!r}, {deadline!r})"
+    return f"{_SCRIPT.read_text('utf-8')}\n\n{call}\n"
 
 
 def pending_text(target: Target) -> str:

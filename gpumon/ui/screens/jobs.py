@@ -1,16 +1,25 @@
 """The training jobs of this host: who runs what on which GPUs, how fast, and whether it hangs."""
 
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from threading import Event
 from typing import ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
 
-from gpumon.operations.training_jobs.report import TrainingJobReport
+from gpumon.core.problems import CommandError, Problem
+from gpumon.core.units import file_stamp
+from gpumon.operations.training_jobs.report import THIS_HOST, TrainingJobReport
 from gpumon.present.jobs import JOB_COLUMNS, headline_lines, jobs_title, no_jobs_text
 from gpumon.session.app_session import Demand
+from gpumon.session.background import run_in_background
 from gpumon.session.view_state import ViewState
+from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.screens.job import JobScreen
+from gpumon.ui.screens.probe_question import ask_for_probe
 from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.table_view import TableView
@@ -28,6 +37,9 @@ class JobsScreen(ViewScreen[None]):
     PAGE: ClassVar[str] = "docs/jobs.md"
     TAB: ClassVar[str] = "Jobs"
     AUTO_FOCUS: ClassVar[str] = "#jobs"
+    BINDINGS: ClassVar[Bindings] = [
+        key("jobs.save", "Report", "Write a report of the selected job until it ends or gpumon does"),
+    ]
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,3 +77,35 @@ class JobsScreen(ViewScreen[None]):
         report = self._table.row(chosen.key)
         if report is not None:
             self.app.push_screen(JobScreen(report))
+
+    def conditions(self) -> Mapping[str, bool]:
+        return {"save": self._state is None or self._state.is_this_host}
+
+    def action_save(self) -> None:
+        """Write the report of the job under the cursor from now on."""
+        report = self._table.selected
+        pids = [] if report is None else [rank.pid for rank in report.ranks if rank.host == THIS_HOST and rank.pid]
+        if report is None or self._state is None or not pids:
+            self.notify("Select a job whose ranks run on this host.", severity="warning", markup=False)
+        else:
+            ask_for_probe(self, pids[0], self._state.load_probe, partial(self._follow, report.name, pids))
+
+    def _follow(self, name: str, pids: Sequence[int], problem: Problem | None) -> None:
+        """Write a report, without steps if the job has no probe."""
+        folder = Path(f"gpumon-report-{file_stamp()}")
+        without = "" if problem is None else f" It is without steps: {problem.reason}"
+        self.notify(f"{folder / 'report.html'}: {name} until it ends or gpumon does.{without}", markup=False)
+        say = partial(self.app.notify, markup=False)
+        run_in_background(partial(_write_report, folder, pids), say, self.app.call_later)
+
+
+def _write_report(folder: Path, pids: Sequence[int]) -> str:
+    """Write a report until the processes end; returns what became of it."""
+    from gpumon.operations.run_report.watched import follow_run  # late: few sessions write a report
+    from gpumon.present.report.write import write_report
+
+    try:
+        follow_run(folder, pids, Event(), write_report)
+    except CommandError as error:
+        return str(error)
+    return f"The job has ended: {folder / 'report.html'}"

@@ -13,6 +13,9 @@ from gpumon.core.allocator import ProbedProcess, ProbeReading, ProbeState
 from gpumon.core.model import Frame
 from gpumon.core.ranks import HangKind
 from gpumon.core.steps import StepProgress
+from gpumon.distributed.environment import JobRank, TrainingJob
+from gpumon.operations import rank_watch
+from gpumon.operations.hangs import HangWatch
 from gpumon.operations.training_jobs.report import SLOWS, TrainingJobReport, TrainingJobState
 from gpumon.operations.training_jobs.watcher import JobWatcher
 from gpumon.probe.messages import Probe
@@ -113,3 +116,18 @@ def test_a_column_says_which_ranks_have_a_probe_or_why_not(pids: list[int]) -> N
         job = next(report for report in reading.reports if report.id == JOB)
         assert job.probe == text
     assert [rank.probe for rank in job.ranks] == ["disabled"] * 2, "their environment refuses the probe"
+
+
+def test_a_process_that_shows_no_progress_is_read_from_outside_only_while_its_job_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[int] = []
+    monkeypatch.setattr(rank_watch, "read_threads", lambda pid: read.append(pid) or ())
+    own = os.getpid()
+    watch = HangWatch(lambda *_, **__: 0)
+    job = TrainingJob("alone", 0, "user", "", 1, (JobRank(own, start_ticks(own), None, None, "python train.py"),))
+    for now in (1.0, 60.0):
+        watch.update([job], {}, now)
+    assert not read
+    watch.update([job], {}, 61.0, is_open=lambda _: True)
+    assert read == [own]
