@@ -89,7 +89,7 @@ class LineWidget(Widget):
 
 
 class TextLines(LineWidget):
-    """Lines of text; the height is their number."""
+    """Lines of text; the height is their number, and there is nothing around them."""
 
     DEFAULT_CSS = "TextLines { height: 1; width: 1fr; &.-empty { display: none; } }"
 
@@ -120,7 +120,7 @@ class TextLines(LineWidget):
 
     def line_segments(self, y: int) -> list[Segment]:
         """A line."""
-        return self._role_styles.segments(self._lines[y] if y < len(self._lines) else (), self.size.width)
+        return self._role_styles.segments(self._lines[y] if y < len(self._lines) else (), self.outer_size.width)
 
 
 class TopLine(TextLines):
