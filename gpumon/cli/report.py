@@ -1,28 +1,45 @@
 """`gpumon report` and `gpumon compare`: what a run was, and whether another one differs from it."""
 
+import time
 from pathlib import Path
+from typing import Any, Final
 
 import click
 
 from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.units import file_stamp, parse_moment
+
+_DEFAULT_SINCE: Final = "24h"
 
 
 @click.command(short_help="Write a report of a run, from a recording.")
-@click.argument("path", metavar="RECORDING|DIR", type=click.Path(path_type=Path))
+@click.argument("path", metavar="[RECORDING|DIR]", required=False, type=click.Path(path_type=Path))
 @options("report")
 @debug_option
-def report(path: Path, output: Path | None, as_markdown: bool, as_json: bool) -> None:
+def report(  # noqa: PLR0917 - click passes them by name
+    path: Path | None, output: Path | None, since: str | None, until: str | None, as_markdown: bool, as_json: bool
+) -> None:
     """Write a report of a run: one HTML page that loads nothing, the same as Markdown, and as JSON.
 
     DIR is the folder that gpumon watch --report DIR has written, also one of a run that was killed. RECORDING is a file
     of gpumon record: its report has no steps.
+
+    DIR may also be the folder of gpumon recorder, which is the default: what the GPUs of this host did, and which
+    programs ended, in the last 24 hours or between --since and --until.
     """
     from gpumon.operations.run_report.journal import load_report
     from gpumon.present.report.write import report_markdown, write_report
+    from gpumon.streams.ring import host_ring, ring_files
 
-    document = load_report(path)
+    if path is None or (path.is_dir() and ring_files(path)):
+        document = _ring_report(path or host_ring(), since, until)
+        path = Path(f"gpumon-{file_stamp()}")
+    elif since is not None or until is not None:
+        raise click.UsageError("--since and --until are for the folder of gpumon recorder.")
+    else:
+        document = load_report(path)
     if as_json:
         print_json(document)
     elif as_markdown:
@@ -38,6 +55,19 @@ def report(path: Path, output: Path | None, as_markdown: bool, as_json: bool) ->
                 Problem(ProblemCode.NOT_WRITTEN, reason, "Choose another --output."), ExitCode.USAGE
             ) from None
         click.echo(f"{' '.join(document['verdict'])}\n{folder / 'report.html'}")
+
+
+def _ring_report(folder: Path, since: str | None, until: str | None) -> dict[str, Any]:
+    """The report of a time that the recorder has."""
+    from gpumon.operations.run_report.document import report_document
+    from gpumon.operations.run_report.journal import read_ring
+
+    now = time.time()
+    try:
+        first, last = parse_moment(since or _DEFAULT_SINCE, now), now if until is None else parse_moment(until, now)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    return report_document(read_ring(folder, first, last))
 
 
 @click.command(short_help="Compare two runs, and fail if one is worse.")

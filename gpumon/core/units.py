@@ -107,6 +107,12 @@ def bytes_text(value: float | None) -> str:
     return _scaled_text(value, 1024, _BINARY)
 
 
+def of_text(value: str, total: str) -> str:
+    """A value and its limit, with the unit once: ``25.4 of 140 GiB``, or ``615 MiB of 140 GiB``."""
+    number, space, unit = value.rpartition(" ")
+    return f"{number if space and total.endswith(f' {unit}') else value} of {total}"
+
+
 def rate_text(value: float | None) -> str:
     """Decimal units per second with three significant digits, as links are rated: ``55.4 GB/s``."""
     return _scaled_text(value, 1000, _RATES)
@@ -236,8 +242,8 @@ def step_text(seconds: float) -> str:
 
 def short_time_text(seconds: float | None) -> str:
     """A measured time with three significant digits: ``4.10 µs``, ``12.0 ms``, ``1.50 s``."""
-    if seconds is None:
-        return MISSING
+    if not seconds:
+        return MISSING if seconds is None else "0 s"
     factor, unit = next((scale for scale in _TIMES if seconds >= scale[0] * 0.9995), _TIMES[-1])
     scaled = seconds / factor
     decimals = 2 if scaled < 9.995 else 1 if scaled < 99.95 else 0

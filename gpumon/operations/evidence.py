@@ -14,7 +14,7 @@ from typing import Final
 from gpumon.core.model import Device, Frame, bare_uuid
 from gpumon.core.problems import CommandError
 from gpumon.core.text import safe_text
-from gpumon.core.units import bytes_text
+from gpumon.core.units import bytes_text, of_text
 from gpumon.core.xids import xid_text
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.facts.wheels import wheel_index
@@ -111,7 +111,7 @@ def _memory(live: LiveEvidence) -> Iterator[tuple[str, str]]:
         processes = sorted(device.processes or (), key=lambda process: -(process.memory_bytes or 0))
         holders = ", ".join(f"{process.pid} {bytes_text(process.memory_bytes)}" for process in processes[:_MAX_HOLDERS])
         held = f"; by process: {holders}" if holders else ""
-        yield f"GPU {device.index} memory", f"{bytes_text(used)} of {bytes_text(total)} used{held}"
+        yield f"GPU {device.index} memory", f"{of_text(bytes_text(used), bytes_text(total))} used{held}"
 
 
 def _capability(live: LiveEvidence) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from gpumon.core.model import Device, DeviceState
-from gpumon.core.units import bytes_text, counted
+from gpumon.core.units import bytes_text, counted, of_text
 from gpumon.operations.device_selection import CPU, RunTarget, gpu_target, is_split
 from gpumon.operations.workload import WorkloadRun, busy_reason
 from gpumon.present.device_table import shares_memory, short_name
@@ -49,7 +49,7 @@ def gpu_choices(devices: Sequence[Device], runs: Collection[WorkloadRun]) -> lis
         free, total = device.get("memory_free_bytes"), device.get("memory_total_bytes")
         processes = f", {counted(len(device.processes), 'process')}" if device.processes else ""
         shared = ", shared with the host" if shares_memory(device) else ""
-        label += f"  {bytes_text(free)} of {bytes_text(total)} free{shared}{processes}"
+        label += f"  {of_text(bytes_text(free), bytes_text(total))} free{shared}{processes}"
         choices.append(DeviceChoice(device.key, label, target, busy_reason(runs, target)))
     return choices
 

@@ -57,7 +57,7 @@ def _cells(value: Callable[[ErrorRow], str], role: Role = Role.DIM) -> Cells[Err
     def cell(row: ErrorRow, width: int) -> Span:
         return Span(clipped(value(row), width), Role.ACCENT if row.origin == _HERE else role)
 
-    return Cells(cell, value, value)
+    return Cells(cell, lambda row: value(row) or None, value)
 
 
 ERROR_COLUMNS: Final[tuple[Column[ErrorRow], ...]] = columns(

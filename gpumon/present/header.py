@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpumon.core.model import Device, Frame, short_product_name
-from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text
+from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text, of_text
 from gpumon.health.alerts import Alert, Severity, merged_alerts
 from gpumon.present.metric_style import SEVERITY_ROLES
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, width_of
@@ -28,7 +28,7 @@ def host_line(frame: Frame) -> Line:
     return line(
         Span(f" {host.name or 'host'}", Role.ACCENT),
         f"  CPU {number_text(host.cpu_percent):>3}% of {host.cpu_count or MISSING}  load {load}"
-        f"  memory {bytes_text(used)} of {bytes_text(host.memory_total_bytes)}"
+        f"  memory {of_text(bytes_text(used), bytes_text(host.memory_total_bytes))}"
         f"  up {duration_text(host.uptime_seconds)}",
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpumon.core.text import ELLIPSIS
-from gpumon.core.units import MISSING, bytes_text, counted, duration_text, number_text, short_time_text
+from gpumon.core.units import MISSING, counted, duration_text, gibibytes_text, number_text, short_time_text
 from gpumon.health.alerts import ranges_text
 from gpumon.operations.training_jobs.report import TrainingJobReport, TrainingJobState
 from gpumon.present.paint.columns import Cells, columns, names, numbers
@@ -29,13 +29,8 @@ _STATE_ROLES: Final = {
     TrainingJobState.HANGING: Role.ERROR,
     TrainingJobState.UNDECIDED: Role.WARNING,
 }
-_ATTENTION: Final = (
-    TrainingJobState.HANGING,
-    TrainingJobState.UNDECIDED,
-    TrainingJobState.SLOW,
-    TrainingJobState.WAITING_FOR_DATA,
-    TrainingJobState.RUNNING,
-)
+_ATTENTION: Final = (TrainingJobState.HANGING, TrainingJobState.UNDECIDED, TrainingJobState.SLOW)
+"""States that the title counts first."""
 _NOT_READ: Final = "Searching for training jobs ..."
 _NO_JOBS: Final = "No training job: no process uses a GPU, has a probe, or is a rank of torchrun, Slurm or MPI."
 
@@ -43,7 +38,8 @@ _NO_JOBS: Final = "No training job: no process uses a GPU, has a probe, or is a 
 def jobs_title(reports: Sequence[TrainingJobReport]) -> tuple[str, str]:
     """The title of the screen, and details for its right side."""
     ranks = sum(report.running_ranks for report in reports)
-    counts = [(state, sum(report.state is state for report in reports)) for state in _ATTENTION]
+    states = dict.fromkeys((*_ATTENTION, *_STATE_TEXTS))
+    counts = [(state, sum(report.state is state for report in reports)) for state in states]
     details = [f"{count} {_STATE_TEXTS[state].partition(' ')[2]}" for state, count in counts if count]
     return f"{counted(len(reports), 'job')}, {counted(ranks, 'rank')} on this host", ", ".join(details)
 
@@ -128,7 +124,7 @@ JOB_COLUMNS: Final[tuple[Column[TrainingJobReport], ...]] = columns(
         "step": numbers(lambda report: report.step_seconds, short_time_text),
         "rate": numbers(lambda report: report.steps_per_second, _rate_text),
         "sm": numbers(lambda report: report.sm_percent),
-        "memory": numbers(lambda report: report.memory_bytes, bytes_text),
+        "memory": numbers(lambda report: report.memory_bytes, gibibytes_text),
         "probe": names(lambda report: report.probe, missing=MISSING),
         "state": Cells(
             lambda report, _: Span(_STATE_TEXTS[report.state], _STATE_ROLES.get(report.state, Role.DIM)),

@@ -7,7 +7,7 @@ from typing import Final
 
 from gpumon.core.metrics import METRICS, Unit
 from gpumon.core.model import Device
-from gpumon.core.units import value_text
+from gpumon.core.units import of_text, value_text
 from gpumon.present.metric_style import missing_text
 
 LIMIT_METRICS: Final = {
@@ -51,7 +51,7 @@ def limited_text(metric: str, device: Device) -> str:
 def _limited_text(metric: str, value: float, limit: float | None) -> str:
     unit = METRICS[metric].unit
     text = value_text(value, unit)
-    return text if limit is None else f"{text} of {value_text(limit, unit)}"
+    return text if limit is None else of_text(text, value_text(limit, unit))
 
 
 def scale_of(metric: str, device: Device, highest: float) -> float:

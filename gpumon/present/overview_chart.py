@@ -12,7 +12,6 @@ from gpumon.core.store import BUCKET_SECONDS, Store
 from gpumon.core.units import (
     MISSING,
     age_text,
-    bytes_text,
     compact_gibibytes_text,
     compact_rate_text,
     gibibytes_text,
@@ -297,8 +296,8 @@ def _clock(row: DeviceRow) -> Line:
 def _torch(statistics: AllocatorStatistics) -> Line:
     return line(
         Span(f"{'torch':<8}", Role.DIM),
-        f"{bytes_text(statistics.allocated_bytes)} allocated",
-        Span(f"  {bytes_text(statistics.reserved_bytes)} reserved", Role.DIM),
+        f"{gibibytes_text(statistics.allocated_bytes)}/{gibibytes_text(statistics.reserved_bytes)} GiB",
+        Span("  allocated/reserved", Role.DIM),
     )
 
 

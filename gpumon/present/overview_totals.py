@@ -25,6 +25,8 @@ _GAP: Final = 3
 _MIN_BAR: Final = 5
 _MAX_BAR: Final = 24
 _MAX_NAME: Final = 18
+_VERSIONS_PLACE: Final = 3
+"""Which part the versions of driver and CUDA are."""
 _NOW: Final = " now    "
 _FACT_GAP: Final = " · "
 _RECENT_SECONDS: Final = 600.0
@@ -70,18 +72,23 @@ def totals_lines(view: ViewState, rows: Sequence[DeviceRow], width: int, max_lin
 
 def _bars(view: ViewState, width: int, max_lines: int) -> list[Line]:
     frame = view.frame
-    gpus, host = _gpu_parts(view), _host_parts(frame)
-    columns = list(zip(gpus, host, strict=True))
-    names = (_gpus_name(frame.gpus), "host")
-    prefix = max(map(width_of, names if max_lines > 1 else names[:1]))
+    gpus, versions = _gpu_parts(view), line(Span(_versions(frame), Role.DIM))
+    names = (_gpus_name(frame.gpus), "host")[:max_lines]
+    has_host = len(names) > 1
+    columns: list[tuple[Part, Part]] = [(part, ()) for part in (*gpus[:2], versions, *gpus[2:])]
+    if has_host:
+        columns = list(zip(gpus, _host_parts(frame, versions), strict=True))
+    prefix = max(map(width_of, names))
     room = width - prefix - 2
     while columns and sum(map(_min_width, columns)) + _GAP * len(columns) > room:
         columns.pop()
+    if versions and 0 < len(columns) < _VERSIONS_PLACE:  # they have priority over the last part that has room
+        columns[-1] = (columns[-1][0], versions) if has_host else (versions, ())
     bars = sum(any(isinstance(part, Gauge) for part in pair) for pair in columns)
     spare = room - sum(map(_min_width, columns)) - _GAP * len(columns)
     bar = min(_MAX_BAR, _MIN_BAR + (spare // bars if bars else 0))
     lines = []
-    for number, name in enumerate(names[:max_lines]):
+    for number, name in enumerate(names):
         spans: list[Span] = [Span(f" {name}{' ' * (prefix - width_of(name))} ", Role.ACCENT)]
         for pair in columns:
             spans += [Span(" " * (_GAP - 1 if len(spans) == 1 else _GAP)), *_drawn(pair, number, bar)]
@@ -137,7 +144,7 @@ def _memory_role(percent: float | None) -> Role:
     return Role.WARNING if percent is not None and percent > NEARLY_FULL_PERCENT else Role.MEMORY_HISTORY
 
 
-def _host_parts(frame: Frame) -> list[Part]:
+def _host_parts(frame: Frame, versions: Line) -> list[Part]:
     host = frame.host
     total, available = host.memory_total_bytes, host.memory_available_bytes
     used = None if total is None or available is None else total - available
@@ -147,7 +154,7 @@ def _host_parts(frame: Frame) -> list[Part]:
         Gauge(
             "ram", memory, f"{compact_gibibytes_text(used)}/{compact_gibibytes_text(total)} GiB", _memory_role(memory)
         ),
-        line(Span(_versions(frame), Role.DIM)),
+        versions,
         _rates("net", ("↓", host.network_receive_bytes_per_second), ("↑", host.network_transmit_bytes_per_second)),
         _disk_and_cpus(host),
     ]

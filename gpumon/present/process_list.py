@@ -1,7 +1,6 @@
 """The processes of all GPUs in one table, with what started them, since when they are idle, and groups with sums."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -11,11 +10,10 @@ from gpumon.operations.process_details import ProcessOrigin
 from gpumon.present.device_owner import MIN_IDLE_SECONDS
 from gpumon.present.paint.columns import Cells, columns, names
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, dim_if_missing, line
-from gpumon.present.paint.table import Column, PlacedColumn, row_line, table_width
+from gpumon.present.paint.table import PlacedColumn, row_line, table_width
 from gpumon.present.process_table import (
     PROCESS_CELLS,
     ProcessRow,
-    process_columns,
     process_key,
     process_rows,
     unread_line,
@@ -127,8 +125,8 @@ def listed_line(columns: Sequence[PlacedColumn[ListedProcess]], row: ListedProce
     cpu = _sum(process.cpu_percent for process in group.processes)
     memory = _sum(process.host_memory_bytes for process in group.processes)
     sums = (
-        f"  {counted(len(group.processes), 'process')}  GPU memory {bytes_text(group.memory_bytes)}  "
-        f"CPU {number_text(cpu)} %  host memory {bytes_text(memory)}"
+        f"  {counted(len(group.processes), 'process')}  GPU mem {bytes_text(group.memory_bytes)}  "
+        f"CPU {number_text(cpu)}%  host mem {bytes_text(memory)}"
     )
     width = table_width(columns)
     label = clipped(f"▾ {group.label}", max(_MIN_LABEL, width - len(sums)))
@@ -255,8 +253,8 @@ _ORIGIN_CELLS: Final[Mapping[str, Cells[ListedProcess]]] = {
     "framework": names(lambda row: row.origin.framework, missing=MISSING),
     "container": names(lambda row: row.origin.container, missing=MISSING),
 }
-"""What a probe reports and what started a process: shown by default if a row has it."""
-_COLUMNS: Final = columns(
+"""What a probe reports and what started a process."""
+LISTED_COLUMNS: Final = columns(
     "all-processes",
     {
         **{name: _of_base(cells) for name, cells in PROCESS_CELLS.items()},
@@ -265,13 +263,3 @@ _COLUMNS: Final = columns(
         **_ORIGIN_CELLS,
     },
 )
-
-
-def listed_columns(rows: Sequence[ListedProcess]) -> tuple[Column[ListedProcess], ...]:
-    """All columns, those without a value in any row only if the user chose them."""
-    shown = {column.id for column in process_columns(row.base for row in rows) if not column.is_optional}
-    known = [row for row in rows if row.origin is not _NO_ORIGIN]
-    for name, cells in _ORIGIN_CELLS.items():
-        if cells.sort_key is not None and any(cells.sort_key(row) is not None for row in known):
-            shown.add(name)
-    return tuple(replace(column, is_optional=column.id not in {*shown, "idle"}) for column in _COLUMNS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -12,7 +10,6 @@ from gpumon.core.model import Device, DeviceState, Frame, Process, ProcessKind
 from gpumon.core.units import (
     MISSING,
     age_text,
-    bytes_text,
     duration_text,
     gibibytes_text,
     number_text,
@@ -25,7 +22,7 @@ from gpumon.present.device_table import device_position
 from gpumon.present.paint.bar import fine_bar
 from gpumon.present.paint.columns import Cells, columns, numbers
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, plain, width_of
-from gpumon.present.paint.table import Column, PlacedColumn, row_line, table_width
+from gpumon.present.paint.table import PlacedColumn, row_line, table_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -193,8 +190,8 @@ def _rounded(memory: int | None) -> int:
 
 def _memory(row: ProcessRow, _: int) -> Span:
     if row.process is None:
-        return Span(bytes_text(row.device.get("memory_unattributed_bytes")), Role.WARNING)
-    return Span(bytes_text(row.process.memory_bytes))
+        return Span(gibibytes_text(row.device.get("memory_unattributed_bytes")), Role.WARNING)
+    return Span(gibibytes_text(row.process.memory_bytes))
 
 
 def _memory_percent(row: ProcessRow) -> float | None:
@@ -264,23 +261,9 @@ PROCESS_CELLS: Final[Mapping[str, Cells[ProcessRow]]] = {
     "torch": Cells(_torch, lambda row: None if row.torch is None else row.torch.allocated_bytes),
     "step": numbers(lambda row: row.step_seconds, short_time_text),
     "cpu": _numbers(lambda process: process.cpu_percent),
-    "host-memory": _numbers(lambda process: process.host_memory_bytes, bytes_text),
+    "host-memory": _numbers(lambda process: process.host_memory_bytes, gibibytes_text),
     "age": _numbers(lambda process: process.age_seconds, duration_text),
     "command": Cells(_command, _of_process(lambda process: process.command), _command_text),
 }
 PROCESS_COLUMNS: Final = columns("processes", PROCESS_CELLS)
 """Values that stay the same while a process runs stand at the right."""
-
-
-def process_columns(rows: Iterable[ProcessRow]) -> Sequence[Column[ProcessRow]]:
-    """All columns of the process table; what a probe reports is a default column if a row has it."""
-    has_torch = has_steps = False
-    for row in rows:
-        has_torch |= row.torch is not None
-        has_steps |= row.step_seconds is not None
-    return _columns(frozenset(("torch",) * has_torch + ("step",) * has_steps))
-
-
-@lru_cache(maxsize=4)
-def _columns(shown: frozenset[str]) -> Sequence[Column[ProcessRow]]:
-    return tuple(replace(column, is_optional=False) if column.id in shown else column for column in PROCESS_COLUMNS)

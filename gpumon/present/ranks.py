@@ -4,7 +4,7 @@ from typing import Final
 
 from gpumon.core.collectives import RecordedCollective
 from gpumon.core.text import ELLIPSIS
-from gpumon.core.units import MISSING, bytes_text, count_text, duration_text, short_time_text
+from gpumon.core.units import MISSING, bytes_text, count_text, duration_text, gibibytes_text, short_time_text
 from gpumon.operations.training_jobs.report import EXITED, RUNNING, SLOWS, WAITS, RankReport
 from gpumon.present.jobs import gpus_text
 from gpumon.present.paint.columns import Cells, columns, names, numbers
@@ -78,7 +78,7 @@ RANK_COLUMNS: Final[tuple[Column[RankReport], ...]] = columns(
             lambda rank, _: dim_if_missing(_collective_text(rank)),
             lambda rank: None if rank.collective is None else rank.collective.sequence,
         ),
-        "size": Cells(lambda rank, _: dim_if_missing((rank.collective and _size_text(rank.collective)) or MISSING)),
+        "size": names(lambda rank: None if rank.collective is None else _size_text(rank.collective), missing=MISSING),
         "group": names(_group_text, missing=MISSING),
         "state": Cells(lambda rank, _: _rank_state_span(rank), lambda rank: rank.state or None),
         "since": numbers(lambda rank: rank.since_seconds, duration_text),
@@ -87,7 +87,7 @@ RANK_COLUMNS: Final[tuple[Column[RankReport], ...]] = columns(
             lambda rank: rank.line or None,
             lambda rank: rank.line,
         ),
-        "memory": numbers(lambda rank: rank.memory_bytes, bytes_text),
+        "memory": numbers(lambda rank: rank.memory_bytes, gibibytes_text),
     },
 )
 """All columns of the table of ranks."""

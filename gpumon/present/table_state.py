@@ -25,6 +25,18 @@ def visible_columns(columns: Sequence[Column[RowT]], state: TableState) -> tuple
     return tuple(chosen or (column for column in columns if not column.is_optional))
 
 
+def columns_for(columns: Sequence[Column[RowT]], rows: Sequence[RowT]) -> tuple[Column[RowT], ...]:
+    """The columns, those that need a value are optional if no row has one."""
+
+    def has_value(column: Column[RowT]) -> bool:
+        key = column.sort_key
+        return key is not None and any(key(row) is not None for row in rows)
+
+    return tuple(
+        replace(column, is_optional=not has_value(column)) if column.is_filled else column for column in columns
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Arrangement(Generic[RowT]):
     """The rows that a table shows.

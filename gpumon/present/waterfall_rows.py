@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from gpumon.core.units import bytes_text, counted, time_of_day_text
+from gpumon.core.units import bytes_text, counted, of_text, time_of_day_text
 from gpumon.health.alerts import Alert
 from gpumon.operations.gpu_processes import Owner
 from gpumon.operations.waterfall import MemoryPart, PartKind, Waterfall
@@ -52,7 +52,7 @@ def headline(fall: Waterfall, width: int) -> Line:
     """The memory in use, the total, and the free memory."""
     free = sum(part.bytes for part in fall.parts if part.kind is PartKind.FREE)
     used, total = bytes_text(fall.total_bytes - free), bytes_text(fall.total_bytes)
-    left, right = f" {used} of {total} in use", f"{bytes_text(free)} free "
+    left, right = f" {of_text(used, total)} in use", f"{bytes_text(free)} free "
     return line(Span(left, Role.ACCENT), " " * max(1, width - width_of(left + right)), right)
 
 

@@ -118,7 +118,7 @@ class JobRegistry:
         """What the alerts report: the jobs that have hung for long enough."""
         for report in self._state.reports:
             if self._hangs(report) and report.verdict is not None:
-                yield None, hang_finding(_title(report), report.key, report.verdict)
+                yield None, hang_finding(_title(report), report.verdict)
 
     def _read_when_due(self, frame: Frame) -> None:
         if self._is_reading or frame.monotonic_seconds < (self._next_at or 0.0):

@@ -183,3 +183,8 @@ class ViewState(NamedTuple):
     fleet: FleetState | None = None
     jobs: JobsState = JobsState()
     position: str = ""
+
+    @property
+    def is_changeable(self) -> bool:
+        """Whether the processes are live ones of this host, to which signals and requests may be sent."""
+        return self.is_this_host and not self.is_read_only

@@ -254,7 +254,9 @@ class RingReader:
     def window(self, start: float, end: float, step: float, stop: Callable[[], bool]) -> Iterator[Record]:
         """Seek and yield frames, as `RecordingReader.window` does; a long step takes them from a coarser tier."""
         self._close_part()
-        self._parts = self._plans[max((tier for tier, _ in TIERS if tier <= step), default=1)] or self._plans[1]
+        finest = max((tier for tier, _ in TIERS if tier <= step), default=1)
+        self._parts = self._plans[finest] or self._plans[1]
+        step -= finest / 2  # merged frames begin with a frame of a second, which may come a little early
         bases = [part.base_seconds for part in self._parts]
         last = max(0, bisect_right(bases, end) - 1)
         for number in range(max(0, bisect_right(bases, start) - 1), last + 1):

@@ -6,6 +6,7 @@ from functools import cache, partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from textual.binding import ActiveBinding
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from gpumon.core.metrics import METRICS
@@ -13,7 +14,7 @@ from gpumon.core.model import Frame, short_product_name
 from gpumon.core.units import bytes_text
 from gpumon.operations.program_name import program_name
 from gpumon.present.pages import page_titles
-from gpumon.ui.keymap import palette_title
+from gpumon.ui.keymap import TAB_BINDINGS, footer_rank, key_text, palette_title
 
 _MAX_HITS: Final = 12
 """Of one kind."""
@@ -48,8 +49,8 @@ class GpumonCommands(Provider):
             self._app.session.workloads.refresh()
 
     async def discover(self) -> Hits:
-        """What the keys of the screen do."""
-        for command in sorted(self.actions()):
+        """What the keys do: those of the screen by their place in the footer, the screens, then the others."""
+        for command in self.actions():
             yield DiscoveryHit(command.title, self._later(command), help=command.help)
 
     async def search(self, query: str) -> Hits:
@@ -67,11 +68,18 @@ class GpumonCommands(Provider):
     def actions(self) -> Iterator[PaletteCommand]:
         """What the keys of the screen below the palette and of the app do."""
         titles = set()
-        for node, binding, enabled, _ in self.screen.active_bindings.values():
+        tabs = {binding.id for binding in TAB_BINDINGS}
+
+        def place(active: ActiveBinding) -> tuple[int, int]:
+            group = 0 if active.node is not self.app else 1 if active.binding.id in tabs else 2
+            return group, footer_rank(active.binding)
+
+        for node, binding, enabled, _ in sorted(self.screen.active_bindings.values(), key=place):
             title = palette_title(binding)
             if title and enabled and title not in titles and binding.id:
                 titles.add(title)
-                yield PaletteCommand(title, binding.tooltip, partial(self.app.run_action, binding.action, node))
+                help_text = f"{key_text(binding.key)}: {binding.tooltip}"
+                yield PaletteCommand(title, help_text, partial(self.app.run_action, binding.action, node))
 
     def _later(self, command: PaletteCommand) -> Callable[[], object]:
         return partial(self.app.set_timer, _CLOSE_SECONDS, command.run)

@@ -53,7 +53,7 @@ KEY_MEANINGS: Final = {key: meaning.name for meaning in MEANINGS for key in mean
 _WHERE: Final = {meaning.name: meaning.where for meaning in MEANINGS}
 _RANKS: Final = {meaning.name: meaning.rank for meaning in MEANINGS}
 _MOVING_KEYS: Final = frozenset({"up", "down", "k", "j", "pageup", "pagedown", "home", "end", "tab", "shift+tab"})
-_KEY_NAMES: Final = {"enter": "enter", "escape": "escape", "tab": "tab", "space": "space"}
+_KEY_NAMES: Final = {"enter": "enter", "escape": "esc", "tab": "tab", "space": "space"}
 """Written as words here, with symbols by Textual."""
 
 Bindings = list[BindingType]

@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from textual.notifications import SeverityLevel
@@ -164,27 +165,27 @@ class Navigation:
     def applies(self, action: str, parameters: tuple[object, ...]) -> bool:
         """Whether the stream and the screen in front have a use for an action of the app."""
         session = self._session
+        shows_frames = partial(self._front_has, lambda view: view.SHOWS_FRAMES)
+        selects_device = partial(self._front_has, lambda view: view.SELECTS_DEVICE)
         conditions: dict[object, Callable[[], bool]] = {  # called for one key only: a check of a stream's kind is slow
             ("open_screen", ("workloads",)): lambda: not session.is_read_only,
-            "seek": lambda: isinstance(session.stream, Seekable),
-            "change_pace": lambda: isinstance(session.stream, (Seekable, Adjustable)),
+            "pause": shows_frames,
+            "seek": lambda: isinstance(session.stream, Seekable) and shows_frames(),
+            "change_pace": lambda: isinstance(session.stream, (Seekable, Adjustable)) and shows_frames(),
             "demo": lambda: session.can_toggle_demo,
             "record": lambda: session.shown.is_this_host,
-            "explain_selected": lambda: self._selects_device,
-            "select_device": lambda: self._selects_device and self.has_several_devices,
-            "notify_when": lambda: self._selects_device or self._lists_processes,
+            "explain_selected": selects_device,
+            "select_device": lambda: selects_device() and self.has_several_devices,
+            "notify_when": lambda: (
+                session.shown.is_this_host and self._front_has(lambda view: view.SELECTS_DEVICE or view.LISTS_PROCESSES)
+            ),
         }
         return all(conditions[key]() for key in (action, (action, parameters)) if key in conditions)
 
-    @property
-    def _selects_device(self) -> bool:
+    def _front_has(self, trait: Callable[[ViewScreen[Any]], bool]) -> bool:
+        """Whether the uppermost screen that is not a dialog has a trait."""
         front = self._front
-        return isinstance(front, ViewScreen) and front.SELECTS_DEVICE
-
-    @property
-    def _lists_processes(self) -> bool:
-        front = self._front
-        return isinstance(front, ViewScreen) and front.LISTS_PROCESSES
+        return isinstance(front, ViewScreen) and trait(front)
 
     @property
     def has_several_devices(self) -> bool:

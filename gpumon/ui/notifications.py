@@ -11,7 +11,6 @@ from gpumon.session.wait_registry import WaitChoice, wait_choices
 from gpumon.ui.navigation import ScreenStack
 from gpumon.ui.screens.base import ViewScreen
 
-_OTHER_HOST: Final = "These GPUs are not of this host now: a recording, the demo or a pipe shows them."
 _NOTICE_SECONDS: Final = 60.0
 """The user may be away."""
 _BELL: Final = "\a"
@@ -44,9 +43,7 @@ class Notifications:
         from gpumon.ui.screens.choice import NotifyWhenDialog  # few sessions need it
 
         screen, frame, waits = self._stack.screen, self._session.store.frame, self._session.waits
-        if not self._session.shown.is_this_host:
-            self._stack.warn(_OTHER_HOST)
-        elif isinstance(screen, ViewScreen) and frame is not None:
+        if isinstance(screen, ViewScreen) and frame is not None:
             device = next((device for device in frame.devices if device.key == screen.device_key), None)
             choices = wait_choices(device, screen.selected_process)
             self._stack.push_screen(NotifyWhenDialog(choices, waits.armed, frame), self._arm)

@@ -40,7 +40,7 @@ def test_evidence_queries_name_existing_errors() -> None:
 
 def test_processes_that_hold_the_memory() -> None:
     rows = evidence("oom", live_evidence())
-    assert rows["GPU 0 memory"] == "69.3 GiB of 140 GiB used; by process: 4000 69.3 GiB"
+    assert rows["GPU 0 memory"] == "69.3 of 140 GiB used; by process: 4000 69.3 GiB"
     assert "GPU 1 memory" in rows
 
 

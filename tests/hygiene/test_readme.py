@@ -85,8 +85,7 @@ def keys_of_the_readme() -> set[str]:
     """The keys of the README's table, as help shows them."""
     table = README.partition("| key | action |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
-    keys = {key for row in rows for key in re.findall(r"`([^`]+)`", row)}
-    return {"escape" if key == "esc" else key for key in keys}
+    return {key for row in rows for key in re.findall(r"`([^`]+)`", row)}
 
 
 def test_every_key_of_the_table_has_a_meaning() -> None:

@@ -6,20 +6,25 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Timer
 from typing import Any
 
 import pytest
 
+from gpumon.core.frames import encode
 from gpumon.core.problems import CommandError
+from gpumon.core.record_codec import to_json
+from gpumon.operations.recorder.process_log import GpuTime, LoggedProcess
 from gpumon.operations.run_report.document import compare_reports, parse_condition, report_document
-from gpumon.operations.run_report.journal import FRAMES, JOURNAL, JournalWriter, load_report
+from gpumon.operations.run_report.journal import FRAMES, JOURNAL, JournalWriter, load_report, read_ring
 from gpumon.operations.run_report.run_data import RunData
 from gpumon.operations.run_report.statistics import difference
 from gpumon.operations.run_report.watched import follow_run
 from gpumon.present.report.write import report_html, report_markdown, write_report
 from gpumon.streams.recording import RecordingWriter
+from gpumon.streams.ring import EVENTS, RingWriter
 from tests import builders
 from tests.frames import HOSTILE, hostile
 
@@ -186,6 +191,28 @@ def test_a_process_that_runs_already_is_reported_until_it_or_gpumon_ends(tmp_pat
     assert "boom" in report["explanation"]["headline"]
     with pytest.raises(CommandError, match="There is no process"):
         follow_run(tmp_path / "third", [child.pid], stop, write_report)
+
+
+def test_a_time_of_the_recorder_is_reported_across_a_boot_with_what_ended(tmp_path: Path) -> None:
+    writer = RingWriter(tmp_path, 7, 1e9, 0)
+    for number, frame in enumerate(frames(has_counter=True)):
+        if number == SECONDS // 2:
+            writer.start_era()
+        if number % 10 == 0:
+            monotonic = number + 1000.0 if number < SECONDS // 2 else number - 145.0
+            line = encode(replace(frame, monotonic_seconds=monotonic, interval_seconds=10.0))
+            writer.write(10, frame.time_seconds, line.encode() + b"\n")
+    died = LoggedProcess(77, 1, "ann", "python train.py", 1e9, 1e9 + 200, (GpuTime("", "0"),), how="SIGKILL")
+    event = {**to_json(died), "kind": "end", "time_seconds": 1e9 + 200, "monotonic_seconds": 1200.0}
+    writer.write(EVENTS, 1e9, json.dumps(event).encode() + b"\n")
+    writer.close()
+    report = report_document(read_ring(tmp_path, 1e9 + 95, 1e9 + 255))
+    assert report["seconds"] == pytest.approx(150.0)  # the frames from 100 to 250
+    assert report["gpus"][0]["measured_seconds"] == pytest.approx(150.0)
+    assert report["events"][-1] == {"seconds": 100.0, "subject": "GPU 0", "text": "train of ann (PID 77): SIGKILL"}
+    assert "SIGKILL" in report_markdown(report)
+    with pytest.raises(CommandError, match="no frame of that time"):
+        read_ring(tmp_path, 1.0, 2.0)
 
 
 def run_of_steps(generator: random.Random, factor: float = 1.0, count: int = 300) -> list[tuple[float, float]]:

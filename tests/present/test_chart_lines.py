@@ -38,7 +38,7 @@ def drawn(shown: list[Track], width: int, cursor: int | None = None) -> list[Lin
 
 def test_a_chart_has_its_value_its_range_and_its_scale() -> None:
     lines = texts(drawn(tracks((200.0, 400.0, 600.04)), 100))
-    assert lines[0].startswith(" ⣿ Power  612.5 W of 700.0 W")
+    assert lines[0].startswith(" ⣿ Power  612.5 of 700.0 W")
     assert lines[0].endswith("  min 200.0 W  mean 400.0 W  max 600.0 W ")
     labels = ["    700.0 W ┤", "            │", "    350.0 W ┤", "            │", "          0 ┤"]
     assert [line[:GUTTER] for line in lines[1:]] == labels

@@ -15,7 +15,7 @@ def test_instances_are_offered_and_their_gpu_is_not() -> None:
     assert [choice.is_free for choice in choices] == [True, False, True, True]
     assert choices[1].refusal == "MIG is enabled on GPU 1: choose one of its instances."
     assert choices[1].label.endswith("MIG enabled")
-    assert choices[2].label.startswith("GPU 1:0  └ 1g.18gb  17.0 GiB of 18.0 GiB free")
+    assert choices[2].label.startswith("GPU 1:0  └ 1g.18gb  17.0 of 18.0 GiB free")
 
 
 def test_a_gpu_that_does_not_respond_is_refused() -> None:

@@ -62,7 +62,7 @@ def test_the_most_important_columns_fit_at_every_width(width: int) -> None:
     devices = {item.column.heading for item in fit_columns(DEVICE_COLUMNS, width)}
     assert devices >= {"GPU", "Util", "Memory GiB", "Temp", "Power W", "State"}
     processes = {item.column.heading for item in fit_columns(PROCESS_COLUMNS, width)}
-    assert processes >= {"GPU", "PID", "GPU mem", "Command"}
+    assert processes >= {"GPU", "PID", "GPU GiB", "Command"}
 
 
 def test_every_missing_value_is_a_dash_and_never_a_zero() -> None:
@@ -189,7 +189,7 @@ def test_a_last_value_is_shown_and_marked() -> None:
         assert cells[name] == Span(fresh[name].text, Role.DIM)
         assert fresh[name].role is Role.PLAIN
     assert cells["State"].text == "STALE"
-    assert entries_of(frame_with(OLD, has_values=True))["Power"] == ("612.5 W of 700.0 W", OLD.reason)
+    assert entries_of(frame_with(OLD, has_values=True))["Power"] == ("612.5 of 700.0 W", OLD.reason)
 
 
 def test_the_number_of_refused_values_is_part_of_a_frame() -> None:

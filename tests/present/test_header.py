@@ -122,4 +122,4 @@ def test_an_action_joins_its_alert_where_both_fit() -> None:
 
 def test_the_host_line_has_the_memory_in_use() -> None:
     (text,) = texts([host_line(builders.frame())])
-    assert text == " node7  CPU  12% of 192  load 3.0 2.5 2.0  memory 1.00 TiB of 2.00 TiB  up 1d00h"
+    assert text == " node7  CPU  12% of 192  load 3.0 2.5 2.0  memory 1.00 of 2.00 TiB  up 1d00h"

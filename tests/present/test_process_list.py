@@ -8,17 +8,17 @@ from gpumon.operations.process_details import ProcessOrigin
 from gpumon.present.paint.line import plain
 from gpumon.present.paint.table import fit_columns
 from gpumon.present.process_list import (
+    LISTED_COLUMNS,
     Grouping,
     ListedProcess,
     grouped,
-    listed_columns,
     listed_key,
     listed_line,
     listed_processes,
     processes_of,
     processes_title,
 )
-from gpumon.present.table_state import arranged, visible_columns
+from gpumon.present.table_state import arranged, columns_for, visible_columns
 from gpumon.probe.messages import Probe
 from gpumon.session.process_registry import ProcessesState, ProcessHistory, identity_of
 from gpumon.session.table_memory import TableState
@@ -41,7 +41,7 @@ def machine() -> Frame:
 
 
 def texts(rows: list[ListedProcess], width: int = 150) -> list[str]:
-    columns = listed_columns(rows)
+    columns = columns_for(LISTED_COLUMNS, rows)
     placed = fit_columns(visible_columns(columns, TableState()), width)
     return [plain(listed_line(placed, row)).rstrip() for row in rows]
 
@@ -53,7 +53,7 @@ def test_a_group_counts_a_process_on_two_gpus_once_and_its_memory_twice() -> Non
     assert processes_of(ann) == (ANN,)
     assert ann.group is not None
     assert ann.group.memory_bytes == 10 * GIB
-    assert texts(list(rows))[0].startswith("▾ ann  1 process  GPU memory 10.0 GiB  CPU 104 %  host memory 9.00 GiB")
+    assert texts(list(rows))[0].startswith("▾ ann  1 process  GPU mem 10.0 GiB  CPU 104%  host mem 9.00 GiB")
 
 
 def test_groups_by_parent_and_job_name_what_they_have_in_common() -> None:
@@ -95,12 +95,12 @@ def test_idle_is_the_time_of_the_process_or_of_its_gpu() -> None:
 
 def test_columns_of_what_started_a_process_are_shown_if_a_row_has_it() -> None:
     rows = listed_processes(view(machine()))
-    shown = {column.id for column in visible_columns(listed_columns(rows), TableState())}
+    shown = {column.id for column in visible_columns(columns_for(LISTED_COLUMNS, rows), TableState())}
     assert "idle" in shown
     assert not {"job", "rank", "container", "framework", "torch"} & shown
     origins = {identity_of(BO): ProcessOrigin(rank=0, world_size=2, container="0123456789ab")}
     rows = listed_processes(view(machine(), ProcessesState(origins)))
-    shown = {column.id for column in visible_columns(listed_columns(rows), TableState())}
+    shown = {column.id for column in visible_columns(columns_for(LISTED_COLUMNS, rows), TableState())}
     assert {"rank", "container"} <= shown
     assert "job" not in shown
 
@@ -120,7 +120,7 @@ def test_filters_by_job_pod_and_idle_time() -> None:
         identity_of(BO): ProcessOrigin(pod="ml/train-0", framework="vLLM"),
     }
     rows = [row._replace(idle_seconds=900.0) for row in listed_processes(view(machine(), ProcessesState(origins)))]
-    columns = listed_columns(rows)
+    columns = columns_for(LISTED_COLUMNS, rows)
 
     def pids(text: str) -> list[int]:
         result = arranged(rows, columns, TableState(filter_text=text))

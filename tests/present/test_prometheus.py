@@ -13,8 +13,9 @@ from gpumon.core.steps import StepProgress
 from gpumon.health.alerts import Alert, Severity
 from gpumon.operations.process_details import ProcessOrigin
 from gpumon.present.process_details import training_entries
-from gpumon.present.process_table import PROCESS_COLUMNS, process_columns, process_rows
+from gpumon.present.process_table import PROCESS_COLUMNS, process_rows
 from gpumon.present.prometheus import MAX_PROCESSES, exported_metric, metric_families
+from gpumon.present.table_state import columns_for
 from gpumon.probe.messages import Probe
 from gpumon.session.host_monitor import HostState
 from tests import builders
@@ -176,10 +177,9 @@ def test_steps_of_processes_with_a_probe() -> None:
     assert samples("gpumon_torch_allocated_bytes", "pid", state=state) == {}
     (row,) = (row for row in process_rows(frame, {pid: probe}) if row.training is not None)
     assert row.process == processes[0]
-    shown = {column.id: column.is_optional for column in process_columns(process_rows(frame, {pid: probe}))}
-    assert not shown["step"]
-    assert shown["torch"]
-    assert {column.id: column.is_optional for column in process_columns(process_rows(frame))}["step"]
+    for probes, shown in (({pid: probe}, {"step"}), ({}, set())):
+        columns = columns_for(PROCESS_COLUMNS, process_rows(frame, probes))
+        assert {column.id for column in columns if column.is_filled and not column.is_optional} == shown
     (step,) = (column for column in PROCESS_COLUMNS if column.id == "step")
     assert step.text_of(row) == "250 ms"
     entries = {label: value for label, value, _ in training_entries(progress)}

@@ -125,8 +125,9 @@ async def test_a_recording_has_the_jobs_that_its_processes_show() -> None:
         recording.put(builders.frame(devices=devices))
         await pilot.press("4")
         await pilot.pause(0.1)
-        (row,) = [line for line in screen_lines(app) if "unknown" in line]
-        assert all(text in row for text in ("ada", "train", " 4 ", "0-3", "277 GiB"))
+        (row,) = [line for line in screen_lines(app) if "– unknown" in line]
+        assert "1 unknown" in screen_lines(app)[1]
+        assert all(text in row for text in ("ada", "train", " 4 ", "0-3", "277.3"))
         assert "A recording or another host shows processes alone" in screen_text(app)
         await pilot.press("enter")
         await pilot.pause(0.1)

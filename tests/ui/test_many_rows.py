@@ -10,7 +10,7 @@ import pytest
 from gpumon.core.model import Frame
 from gpumon.present.paint.line import Line
 from gpumon.present.paint.table import Column, PlacedColumn
-from gpumon.present.process_list import listed_columns, listed_line, listed_processes
+from gpumon.present.process_list import LISTED_COLUMNS, listed_line, listed_processes
 from gpumon.present.process_table import ProcessRow, process_line, process_rows
 from gpumon.ui.screens import overview, processes
 from gpumon.ui.widgets.line_table import LineTable
@@ -60,9 +60,7 @@ class Work:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: Counter[str] = Counter()
-        monkeypatch.setattr(
-            processes, "listed_columns", lambda rows: [self._watched(it) for it in listed_columns(rows)]
-        )
+        monkeypatch.setattr(processes, "LISTED_COLUMNS", [self._watched(column) for column in LISTED_COLUMNS])
         monkeypatch.setattr(processes, "listed_processes", self._counted("rows", listed_processes))
         monkeypatch.setattr(processes, "listed_line", self._counted("lines", listed_line))
 

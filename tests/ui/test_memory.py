@@ -48,7 +48,7 @@ async def test_every_part_has_its_size_its_share_and_its_words(training: Trainin
             (" · free", "95.8 GiB"),
         ):
             assert any(re.match(rf"{re.escape(label)} +{size_text} +[\d.]+% ", row) for row in rows), (label, rows)
-        assert re.search(r"44\.\d GiB of 140 GiB in use +95\.8 GiB free", screen_text(training.app))
+        assert re.search(r"44\.\d of 140 GiB in use +95\.8 GiB free", screen_text(training.app))
 
 
 async def test_the_note_says_what_would_free_it(training: Training) -> None:
@@ -113,7 +113,7 @@ async def test_it_opens_for_the_gpu_under_the_cursor_and_goes_to_the_next(traini
             assert f" Memory of GPU {number}  H200" in screen_lines(training.app)[1]
         assert "No process with a probe holds memory of this GPU." in screen_text(training.app)
         assert "⏎ Segments" not in screen_text(training.app)
-        assert re.search(r"Memory used  [\d.]+ GiB of 140 GiB", screen_text(training.app))
+        assert re.search(r"Memory used  [\d.]+ of 140 GiB", screen_text(training.app))
         await pilot.press("escape")
         await training.press(pilot, "3")
         assert " Memory of GPU 1  H200" in screen_lines(training.app)[1]

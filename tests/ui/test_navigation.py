@@ -188,12 +188,22 @@ async def test_a_key_without_an_effect_says_so_in_the_line_of_the_keys() -> None
     app = app_on(stream)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await shown(pilot, stream)
-        for key, text in (("K", "select a process first"), ("b", "no such key"), ("escape", "q quits")):
+        for key, text in (("K", "select a live process"), ("b", "no such key"), ("escape", "q quits")):
             await pilot.press(key)
             assert text in app.screen.query_one(Footer).notice
         assert not app._notifications, "no notice covers a row"
         await pilot.press("6", "down")
         assert not app.screen.query_one(Footer).notice
+
+
+async def test_keys_without_an_effect_are_not_shown() -> None:
+    app = app_on(recording := FakeRecording())
+    async with app.run_test(size=(120, 40)) as pilot:
+        recording.put(machine())
+        for keys, hidden in ((("tab",), {"overview.signal", "notify-when"}), (("8",), {"pause", "faster", "forward"})):
+            await pilot.press(*keys)
+            active = app.screen.active_bindings.values()
+            assert not hidden & {binding.id for _, binding, enabled, _ in active if enabled}
 
 
 # The user's keys

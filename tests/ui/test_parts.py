@@ -313,13 +313,6 @@ def test_the_user_chooses_what_to_wait_for() -> None:
     assert written == ["\a", "\a", ""], "an alert rings only if the settings ask for it"
 
 
-def test_a_recording_has_nothing_to_wait_for() -> None:
-    stack = FakeStack(OverviewScreen())
-    Notifications(stack, session_on(FakeRecording(), machine(4)), NotifySettings(), print).choose()
-    assert stack.kinds == [OverviewScreen]
-    assert ["not of this host now" in text for text in stack.notices] == [True]
-
-
 @pytest.mark.parametrize(
     ("bell", "terminal", "environment", "expected"),
     [

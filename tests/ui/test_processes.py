@@ -103,7 +103,7 @@ async def test_rows_are_grouped_with_sums() -> None:
         await pilot.press("t", "t")
         await pilot.pause()
         assert rows(app) == ["▾ ann", "13", "11", "▾ bo", "12"]
-        assert "2 processes  GPU memory 35.0 GiB" in screen_text(app)
+        assert "2 processes  GPU mem 35.0 GiB" in screen_text(app)
         await pilot.press("t", "t")
         await pilot.pause()
         assert rows(app) == ["13", "12", "11"]

@@ -20,7 +20,7 @@ from gpumon.present.fleet_tables import (
 from gpumon.present.jobs import JOB_COLUMNS
 from gpumon.present.overview_table import OVERVIEW_COLUMNS
 from gpumon.present.paint.table import Column
-from gpumon.present.process_list import listed_columns
+from gpumon.present.process_list import LISTED_COLUMNS
 from gpumon.present.process_table import PROCESS_COLUMNS
 from gpumon.present.ranks import RANK_COLUMNS
 from gpumon.present.trace_tables import GAP_COLUMNS, KERNEL_COLUMNS
@@ -33,7 +33,7 @@ from tests.ui.fakes import FakeLive, app_on, screen_lines, until
 
 TABLES: dict[str, tuple[Column[Any], ...]] = {
     "alerts": ALERT_COLUMNS,
-    "all-processes": listed_columns(()),
+    "all-processes": LISTED_COLUMNS,
     "calls": CALL_COLUMNS,
     "devices": OVERVIEW_COLUMNS,
     "fleet-findings": FLEET_FINDING_COLUMNS,

@@ -9,10 +9,10 @@ MAX_KEYS: Final = 6
 TASKS: Final = (
     ("who holds a GPU", (), "ada train"),
     ("sort by memory", ("M",), "Memory▼"),
-    ("the temperature of the last minutes", ("enter",), "Temperature  56 °C"),
+    ("the temperature of the last minutes", ("enter",), "Temperature  56 of 92 °C"),
     ("less time in a chart", ("enter", "z"), "1 s/col"),
     ("compare GPUs", ("enter", "o", "down", "enter", "escape"), "GPU 1"),
-    ("a process and its memory", ("2",), "69.3 GiB"),
+    ("a process and its memory", ("2",), "69.3"),
     ("why an alert", ("6",), "What"),
     ("the alert of this GPU", ("e",), "has nothing to explain"),
     ("the topology", ("L",), "r Read again"),

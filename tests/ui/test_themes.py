@@ -193,10 +193,11 @@ def test_roles_side_by_side_differ_for_everybody(theme: str, one: Role, other: R
 
 
 @pytest.mark.parametrize("theme", COLORED)
-def test_success_differs_from_warnings_and_errors(theme: str) -> None:
+def test_what_is_right_differs_from_warnings_and_errors(theme: str) -> None:
     colors = BUILT_IN[theme].colors
-    for other in ("warning", "error"):
-        assert distance(rgb(colors["success"]), rgb(colors[other])) >= MIN_DISTANCE
+    for name in ("success", "power", "temperature"):
+        for other in ("warning", "error"):
+            assert distance(rgb(colors[name]), rgb(colors[other])) >= MIN_DISTANCE
 
 
 def test_the_simulation_sees_what_it_should() -> None:

@@ -86,10 +86,10 @@ def oom_finding(device: Device | None, pid: int, number: int, path: str, age_sec
     return finding._replace(subject=oom_subject(pid, number), age_seconds=age_seconds)
 
 
-def hang_finding(job: str, subject: str, verdict: "HangVerdict") -> AlertFinding:
-    """What is reported of a job that hangs, which ``subject`` identifies."""
+def hang_finding(job: str, verdict: "HangVerdict") -> AlertFinding:
+    """What is reported of a job that hangs."""
     finding = finding_of(JOB_HANGS, None, DEFAULT_THRESHOLDS, job=job, summary=verdict.summary)
-    return finding._replace(detail=safe_text(finding.detail), subject=subject, age_seconds=verdict.since_seconds or 0.0)
+    return finding._replace(detail=safe_text(finding.detail), subject=job, age_seconds=verdict.since_seconds or 0.0)
 
 
 _CONDITIONS: Final[dict[str, RuleCheck]] = {

@@ -1,7 +1,8 @@
-"""The folder of a run: a recording of its host, and a journal of its ranks, written line by line while it goes on."""
+"""What a report is made from: the folder of a run, with frames of its host and a journal of its ranks; a recording."""
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any, Final
@@ -10,9 +11,12 @@ from gpumon.core.json_text import json_bytes
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.errors.explain import explain_paths
+from gpumon.operations.program_name import program_name
+from gpumon.operations.recorder.events import ended_processes
 from gpumon.operations.run_report.document import report_document
 from gpumon.operations.run_report.run_data import RunData
 from gpumon.streams.recording import RecordingReader
+from gpumon.streams.ring import TIERS, RingReader
 
 FRAMES: Final = "frames.jsonl.gz"
 JOURNAL: Final = "journal.jsonl"
@@ -23,6 +27,8 @@ _MAX_REPORT_BYTES: Final = 64 << 20
 _LONG_BYTES: Final = 64 << 20
 _LONG_STEP_SECONDS: Final = 10.0
 """Of a recording of many hours, a frame of each ten seconds is read."""
+_MAX_RING_FRAMES: Final = 2000
+"""Of a longer time, merged frames are read."""
 _KIND: Final = "gpumon_report"
 _NEEDED: Final = frozenset(
     {"totals", "steps", "ranks", "gpus", "host", "versions", "environment", "accounts", "events"}
@@ -67,7 +73,7 @@ def load_report(path: Path) -> dict[str, Any]:
     name = safe_text(str(path), 200)
     if path.is_dir():
         if not any((path / part).exists() for part in (FRAMES, JOURNAL)):
-            reason = f"{name} is not the folder of a run: it has neither {FRAMES} nor {JOURNAL}."
+            reason = f"{name} has neither {FRAMES} nor {JOURNAL} of a run, and no recording of gpumon recorder."
             raise CommandError.missing(ProblemCode.NOT_FOUND, reason, "gpumon watch --report DIR -- COMMAND writes it.")
         data = read_run(path / FRAMES, path / JOURNAL)
         if data.end.get("status") != 0 and not data.end.get("explanation"):
@@ -151,6 +157,40 @@ def read_run(frames: Path, journal: Path | None) -> RunData:
             data.notes.append(reader.problem.reason)
     finally:
         reader.close()
+    return data
+
+
+def read_ring(folder: Path, since: float, until: float) -> RunData:
+    """Read what the recorder has of a time: the GPUs of the host, and the programs that ended.
+
+    Args:
+        folder: The ring.
+        since: Unix time of the first frame.
+        until: Unix time of the last frame.
+
+    Raises:
+        CommandError: The ring cannot be read, or has no frame of that time.
+    """
+    data, problems, reader = RunData(), list[Problem](), RingReader(folder)
+    start, end = reader.seconds_at(since), reader.seconds_at(until)
+    step = next((tier for tier, _ in TIERS if end - start <= tier * _MAX_RING_FRAMES), TIERS[-1][0])
+    count = 0
+    for seconds, frame in reader.window(start, end, step, lambda: False):
+        if since <= frame.time_seconds <= until:
+            count += 1
+            shift = seconds - frame.monotonic_seconds  # the clock of the host begins again when it is booted
+            events = (replace(event, monotonic_seconds=event.monotonic_seconds + shift) for event in frame.events)
+            data.add_frame(replace(frame, monotonic_seconds=seconds, events=tuple(events)))
+    reader.close()
+    if not count:
+        reason = f"{reader.name} has no frame of that time."
+        raise CommandError.missing(ProblemCode.NOT_FOUND, reason, "Choose another --since and --until.")
+    for process in ended_processes(folder, since, problems):
+        if process.end_seconds <= until:
+            gpus = ", ".join(f"GPU {gpu.label}" for gpu in process.gpus)
+            text = f"{program_name(process.command)} of {process.user} (PID {process.pid}): {process.how}"
+            data.add_event(reader.seconds_at(process.end_seconds), gpus, text)
+    data.notes += [problem.reason for problem in (*problems, reader.problem) if problem is not None]
     return data
 
 

@@ -130,16 +130,16 @@ class RunData:
             "cuda_driver_version": frame.cuda_driver_version,
         }
         for device in frame.gpus:
-            use = self._gpus.setdefault(device.key, GpuUse())
+            use = self._gpus.get(device.key) or self._gpus.setdefault(device.key, GpuUse())
             for reason in use.add(frame, device):
-                self._note(frame.monotonic_seconds, f"GPU {device.index}", f"throttled: {THROTTLE_LABELS[reason]}")
+                self.add_event(frame.monotonic_seconds, f"GPU {device.index}", f"throttled: {THROTTLE_LABELS[reason]}")
             before = self._states.get(device.key)
             if device.state is not before and (before is not None or device.state is not DeviceState.OK):
-                self._note(frame.monotonic_seconds, f"GPU {device.index}", device.state.value)
+                self.add_event(frame.monotonic_seconds, f"GPU {device.index}", device.state.value)
             self._states[device.key] = device.state
         labels = {device.key: f"GPU {device.index}" for device in frame.devices}
         for event in frame.events:
-            self._note(event.monotonic_seconds, labels.get(event.device_key, "GPU"), xid_text(event.xid))
+            self.add_event(event.monotonic_seconds, labels.get(event.device_key, "GPU"), xid_text(event.xid))
 
     def add_sample(self, sample: Mapping[str, Any]) -> None:
         """Add a line of the journal."""
@@ -158,7 +158,7 @@ class RunData:
             happened = "" if use is None else use.add(sample)
             if happened:
                 name = "process" if sample.get("rank") is None else f"rank {sample['rank']}"
-                self._note(sample["monotonic"], name, happened)
+                self.add_event(sample["monotonic"], name, happened)
 
     def document(self) -> dict[str, Any]:
         """The report as a document; `gpumon.operations.run_report.document` adds what it means."""
@@ -205,7 +205,8 @@ class RunData:
         if monotonic >= self._last[1]:
             self._last = (time_seconds, monotonic)
 
-    def _note(self, monotonic: float, subject: str, text: str) -> None:
+    def add_event(self, monotonic: float, subject: str, text: str) -> None:
+        """Add what happened to a subject, such as ``GPU 3``, at a time on the clock of the frames."""
         if len(self._events) < _MAX_EVENTS:
             begin = self._begin[1] if self._begin is not None else monotonic
             self._events.append({"seconds": max(0.0, monotonic - begin), "subject": subject, "text": text})

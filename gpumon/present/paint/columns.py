@@ -114,6 +114,7 @@ def _column(declared: Sequence[str], cells: Cells[RowT]) -> Column[RowT]:
         text=_no_text if "unsearched" in words else cells.text,
         aliases=tuple(filter(None, words.get("alias", "").split(","))),
         is_optional="optional" in words,
+        is_filled="filled" in words,
     )
 
 

@@ -104,7 +104,10 @@ def clipped(text: str, width: int) -> str:
     """The text in at most ``width`` cells, wide characters counted as the terminal does; a cut text ends in "…"."""
     if width_of(text) <= width:
         return text
-    return set_cell_size(text, width - 1) + ELLIPSIS if width > 0 else ""
+    if width < 1:
+        return ""
+    kept = set_cell_size(text, width - 1)
+    return kept.rstrip() if kept.rstrip().endswith(ELLIPSIS) else kept + ELLIPSIS
 
 
 def cut(spans: Iterable[Span], width: int) -> Line:

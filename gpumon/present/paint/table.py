@@ -116,6 +116,7 @@ class Column(Generic[RowT]):
         text: Returns the text that a filter searches; by default that of the cell at the column's width.
         aliases: Other names of the column in filters.
         is_optional: Whether the column is shown only if the user chose it.
+        is_filled: Whether the column is shown by default only if a row has a value, by its ``sort_key``.
     """
 
     heading: str | Callable[[int], str]
@@ -133,6 +134,7 @@ class Column(Generic[RowT]):
     text: Callable[[RowT], str] | None = field(default=None, kw_only=True)
     aliases: tuple[str, ...] = field(default=(), kw_only=True)
     is_optional: bool = field(default=False, kw_only=True)
+    is_filled: bool = field(default=False, kw_only=True)
 
     def title(self, width: int) -> str:
         """The heading at a width."""

@@ -20,6 +20,8 @@ from gpumon.present.header import host_line, versions_text
 from gpumon.present.paint.line import Span, plain
 from gpumon.present.paint.table import fit_columns, headings, row_line
 from gpumon.present.process_table import PROCESS_COLUMNS, process_line, process_rows
+from gpumon.present.table_state import columns_for, visible_columns
+from gpumon.session.table_memory import TableState
 from gpumon.session.view_state import ViewState
 
 FORMAT_NAMES: Final = (
@@ -116,14 +118,14 @@ def status_text(frame: Frame, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> st
     width = max(shutil.get_terminal_size((_DEFAULT_WIDTH, 40)).columns, _MIN_WIDTH)
     with_words = [replace(item, cell=_one_word) if item.heading == "State" else item for item in DEVICE_COLUMNS]
     device_columns = fit_columns(with_words, width)
-    columns = [column for column in PROCESS_COLUMNS if not column.is_optional and column.id != "share"]
-    process_columns = fit_columns(columns, width)
+    processes = process_rows(frame)
+    columns = [column for column in PROCESS_COLUMNS if column.id != "share"]
+    process_columns = fit_columns(visible_columns(columns_for(columns, processes), TableState()), width)
     store = Store()
     store.apply(frame)
     view = ViewState(store, frame, (), "", thresholds=thresholds)
     lines = [f"{(plain(host_line(frame)))} · {versions_text(frame)}".strip(), "", plain(headings(device_columns))]
     lines += [plain(row_line(device_columns, row)) for row in device_rows(view)]
-    processes = process_rows(frame)
     if processes:
         lines += ["", *([plain(headings(process_columns))] if any(row.unread is None for row in processes) else [])]
         lines += [plain(process_line(process_columns, row)) for row in processes]

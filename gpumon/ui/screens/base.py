@@ -130,6 +130,8 @@ class ViewScreen(BaseScreen[DismissT]):
     """Whether it shows a GPU, or has one selected, and can go to another one."""
     LISTS_PROCESSES: ClassVar[bool] = False
     """Whether it has a table of the processes of all GPUs."""
+    SHOWS_FRAMES: ClassVar[bool] = True
+    """Whether its values follow the frames, which can be paused."""
     _top: TopLine | None = None
     _conditions: Mapping[str, bool] = MappingProxyType({})
 

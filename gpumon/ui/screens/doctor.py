@@ -21,6 +21,7 @@ class DoctorScreen(TextScreen[None]):
     """
 
     PAGE: ClassVar[str] = "docs/doctor.md"
+    SHOWS_FRAMES: ClassVar[bool] = False
     TAB: ClassVar[str] = "Doctor"
     TEXT_ID: ClassVar[str] = "checks"
     BINDINGS: ClassVar[Bindings] = [

@@ -91,6 +91,7 @@ class ExplainScreen(ViewScreen[None]):
     """
 
     PAGE: ClassVar[str] = "docs/explain.md"
+    SHOWS_FRAMES: ClassVar[bool] = False
     TAB: ClassVar[str] = "Explain"
     AUTO_FOCUS: ClassVar[str] = ""
     BINDINGS: ClassVar[Bindings] = [

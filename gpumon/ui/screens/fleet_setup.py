@@ -37,6 +37,7 @@ class FleetSetupScreen(ViewScreen[None]):
     """
 
     PAGE: ClassVar[str] = "docs/fleet.md"
+    SHOWS_FRAMES: ClassVar[bool] = False
     TAB: ClassVar[str] = "Fleet"
     AUTO_FOCUS: ClassVar[str] = "Input"
     DEFAULT_CSS = (

@@ -25,6 +25,7 @@ class OomScreen(TextScreen[None]):
     """
 
     PAGE: ClassVar[str] = "docs/explain.md"
+    SHOWS_FRAMES: ClassVar[bool] = False
     TAB: ClassVar[str] = "Memory"
     IS_TEXT: ClassVar[bool] = True
     TEXT_ID: ClassVar[str] = "meaning"

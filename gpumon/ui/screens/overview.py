@@ -21,9 +21,9 @@ from gpumon.present.overview_table import overview_columns, overview_line
 from gpumon.present.overview_totals import totals_lines
 from gpumon.present.paint.line import Line
 from gpumon.present.process_table import (
+    PROCESS_COLUMNS,
     ProcessRow,
     no_process_line,
-    process_columns,
     process_count,
     process_key,
     process_line,
@@ -102,7 +102,7 @@ A GPU
         self.is_of_fleet = is_of_fleet
         self._shows_all = False
         """Whether the process table has the processes of all GPUs."""
-        self._is_read_only = False
+        self._can_signal = False
         self._keys: frozenset[str] = frozenset()
         """All devices."""
         self._selected_key: str | None = None
@@ -162,7 +162,7 @@ A GPU
     def show(self, state: ViewState) -> None:
         if self.has_class("too-small"):
             return
-        frame, self._is_read_only = state.frame, state.is_read_only
+        frame, self._can_signal = state.frame, state.is_changeable
         alerts = self._banner(state)
         self._lines("banner").show(alerts)
         problem = None if frame.devices else frame.problems.get("driver")
@@ -258,7 +258,7 @@ A GPU
 
     def conditions(self) -> Mapping[str, bool]:
         has_gpus = not self.has_class("nothing-to-show")
-        can_signal = self.focused is self._processes.table and not self._is_read_only
+        can_signal = self._can_signal and self.focused is self._processes.table
         return {"back": self.is_of_fleet, "view": has_gpus, "scope": has_gpus, "signal": can_signal}
 
     @property
@@ -347,7 +347,7 @@ A GPU
         self._lines("scope").show(heading if plan.has_scope else [])
         if rows is not self._shown_rows:
             self._shown_rows = rows
-            self._processes.show(process_columns(rows), rows)
+            self._processes.show(PROCESS_COLUMNS, rows)
         self._lines("nothing").show([] if rows else [no_process_line(scope)])
         self._processes.display = bool(rows)
 

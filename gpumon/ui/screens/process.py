@@ -61,7 +61,7 @@ class ProcessScreen(TimeScreen[None], EntriesScreen[None]):
         self._keys: list[str] = []
         """The devices that the process uses."""
         self._process: Process | None = None
-        self._is_read_only = False
+        self._is_live = self._can_signal = False
         self._details: ProcessDetails | None = None
         self._is_reading = False
         self._read_at = 0.0
@@ -96,7 +96,7 @@ class ProcessScreen(TimeScreen[None], EntriesScreen[None]):
             for device in state.frame.devices
             if any(process.pid == self._pid for process in device.processes or ())
         ]
-        self._is_read_only = state.is_read_only
+        self._is_live, self._can_signal = state.is_this_host, state.is_changeable
         process = None
         if device is not None:
             process = next((process for process in device.processes or () if process.pid == self._pid), None)
@@ -109,7 +109,7 @@ class ProcessScreen(TimeScreen[None], EntriesScreen[None]):
             self.show_entries(self._entries(state, process))
 
     def conditions(self) -> Mapping[str, bool]:
-        return {**super().conditions(), "signal": not self._is_read_only}
+        return {**super().conditions(), "signal": self._can_signal, "why": self._is_live}
 
     def action_signal(self) -> None:
         if self._process is not None:

@@ -8,10 +8,10 @@ from textual.app import ComposeResult
 
 from gpumon.core.model import Process
 from gpumon.present.process_list import (
+    LISTED_COLUMNS,
     Grouping,
     ListedProcess,
     grouped,
-    listed_columns,
     listed_key,
     listed_line,
     listed_processes,
@@ -98,7 +98,7 @@ A PROCESS
         title, details = processes_title(rows, self._grouping, len(self._marked))
         details = "  ".join(filter(None, (sm_age_text(state.frame.devices), details)))
         self.show_title(title, details)
-        self._table.show(listed_columns(rows), rows, no_rows_text(state))
+        self._table.show(LISTED_COLUMNS, rows, no_rows_text(state))
 
     @on(LineTable.RowChosen)
     def open_process(self, chosen: LineTable.RowChosen) -> None:
@@ -111,7 +111,7 @@ A PROCESS
 
     def conditions(self) -> Mapping[str, bool]:
         state = self._state
-        return {} if state is None else {"signal": not state.is_read_only, "why": state.is_this_host}
+        return {} if state is None else {"signal": state.is_changeable, "why": state.is_this_host}
 
     def action_signal(self) -> None:
         marked = [process for process in self._processes if identity_of(process) in self._marked]

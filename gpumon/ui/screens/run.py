@@ -35,6 +35,7 @@ class RunScreen(ViewScreen[None]):
     """
 
     PAGE: ClassVar[str] = "docs/workloads.md"
+    SHOWS_FRAMES: ClassVar[bool] = False
     TAB: ClassVar[str] = "Workloads"
     AUTO_FOCUS: ClassVar[str] = "#body"
     BINDINGS: ClassVar[Bindings] = [
@@ -97,6 +98,7 @@ class RunTextScreen(TextScreen[None]):
     """
 
     PAGE: ClassVar[str] = "docs/workloads.md"
+    SHOWS_FRAMES: ClassVar[bool] = False
     TAB: ClassVar[str] = "Workloads"
     IS_TEXT: ClassVar[bool] = True
     NAME: ClassVar[str] = ""

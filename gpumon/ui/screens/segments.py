@@ -31,6 +31,7 @@ class ProbeAnswerScreen(TextScreen[None]):
     """
 
     PAGE: ClassVar[str] = "docs/memory.md"
+    SHOWS_FRAMES: ClassVar[bool] = False
     TAB: ClassVar[str] = "Memory"
     BINDINGS: ClassVar[Bindings] = [
         key("probe.run", "Read again", "Read it again from the process", "refresh_answer"),

@@ -8,7 +8,7 @@ from gpumon.core.topology import Topology
 from gpumon.core.units import counted
 from gpumon.health.topology import topology_findings
 from gpumon.operations.topology import TopologyFeed, without_rates
-from gpumon.present.paint.line import Role, Span, line
+from gpumon.present.paint.line import Role, Span, line, wrapped
 from gpumon.present.topology import topology_lines
 from gpumon.session.view_state import ViewState
 from gpumon.ui.keymap import Bindings, key
@@ -24,6 +24,7 @@ class TopologyScreen(TextScreen[None]):
     """
 
     PAGE: ClassVar[str] = "docs/choosing.md"
+    SHOWS_FRAMES: ClassVar[bool] = False
     IS_TEXT = True
     TEXT_ID = "topology"
     BINDINGS: ClassVar[Bindings] = [
@@ -52,7 +53,7 @@ class TopologyScreen(TextScreen[None]):
         lines, note = [line("Reading …")], ""
         if result is not None:
             problem = result if isinstance(result, Problem) else result.problems.get("driver")
-            lines = [line(Span(str(problem), Role.WARNING))]
+            lines = [line(Span(text, Role.WARNING)) for text in wrapped(str(problem), self.text_width)]
             if problem is None and isinstance(result, Topology):
                 lines = topology_lines(result, self.text_width)
                 note = counted(len(topology_findings(result)), "finding")

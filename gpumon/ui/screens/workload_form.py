@@ -34,6 +34,7 @@ class WorkloadForm(ViewScreen[int]):
     """Asks for everything that a start needs; the result is the number of runs that it has requested."""
 
     PAGE: ClassVar[str] = "docs/workloads.md"
+    SHOWS_FRAMES: ClassVar[bool] = False
     TAB: ClassVar[str] = "Workloads"
     AUTO_FOCUS: ClassVar[str] = "Tick"
     BINDINGS: ClassVar[Bindings] = [

@@ -55,6 +55,7 @@ class WorkloadsScreen(ViewScreen[None]):
     """The list of workloads and the table of runs."""
 
     PAGE: ClassVar[str] = "docs/workloads.md"
+    SHOWS_FRAMES: ClassVar[bool] = False
     TAB: ClassVar[str] = "Workloads"
     AUTO_FOCUS: ClassVar[str] = "#workloads"
     BINDINGS: ClassVar[Bindings] = [

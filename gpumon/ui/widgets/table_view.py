@@ -23,7 +23,7 @@ from gpumon.present.paint.table import (
     row_line,
     scrolled_columns,
 )
-from gpumon.present.table_state import TableRows, sort_marks, sorted_by, visible_columns
+from gpumon.present.table_state import TableRows, columns_for, sort_marks, sorted_by, visible_columns
 from gpumon.session.table_memory import TableState
 from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import AppMessage, ViewStateRequested
@@ -110,6 +110,8 @@ class TableView(Vertical, Generic[RowT]):
         self._bar = FilterBar()
         self._key_of = key_of
         self._make_line = make_line
+        self._given: Sequence[Column[RowT]] = ()
+        """The columns as the screen passed them: `columns_for` the rows makes those that are shown."""
         self._columns: Sequence[Column[RowT]] = ()
         self._placed: Sequence[PlacedColumn[RowT]] = ()
         self._all_rows: TableRows[RowT] = TableRows((), ())
@@ -158,8 +160,9 @@ class TableView(Vertical, Generic[RowT]):
             empty: What the table says if there are none.
         """
         self._empty = empty
-        if rows is not self._all_rows.rows or columns is not self._columns:
-            self._columns, self._all_rows = columns, TableRows(rows, columns)
+        if rows is not self._all_rows.rows or columns is not self._given:
+            self._given, self._columns = columns, columns_for(columns, rows)
+            self._all_rows = TableRows(rows, self._columns)
         self._arrange()
 
     def restore(self, state: TableState) -> None:
