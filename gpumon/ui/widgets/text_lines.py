@@ -39,8 +39,10 @@ class RoleStyles:
 
     def segments(self, line: Line, width: int, overlay: Style | None = None) -> list[Segment]:
         """The line in exactly ``width`` cells; ``overlay`` is applied on top of every style."""
-        segments = [Segment(text, self.style(role, overlay)) for text, role in line]
-        missing = width - sum(width_of(text) for text, _ in line)
+        segments, missing = [], width
+        for text, role in line:
+            segments.append(Segment(text, self.style(role, overlay)))
+            missing -= width_of(text)
         if missing > 0:
             segments.append(Segment(" " * missing, self.style(Role.PLAIN, overlay)))
         return segments if missing >= 0 else [*Strip(segments).crop(0, width)]
