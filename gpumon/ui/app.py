@@ -21,7 +21,7 @@ from gpumon.present.top_line import TABS
 from gpumon.session.alert_notifier import NO_NOTICES, NotifySettings
 from gpumon.session.app_session import AppSession, Bells, Demand
 from gpumon.session.probe_registry import Watcher
-from gpumon.streams.base import Seekable, Stream
+from gpumon.streams.base import Stream
 from gpumon.ui import messages, terminal
 from gpumon.ui.base_app import BaseApp
 from gpumon.ui.keymap import TAB_BINDINGS, Bindings, check_keymap, key, key_text
@@ -200,7 +200,7 @@ class GpumonApp(BaseApp):
         session.drain_frames()
         if self.navigation.has_several_devices != had_several_devices:
             self.refresh_bindings()
-        if isinstance(session.stream, Seekable) or not session.shown.is_paused:
+        if session.shown.seekable is not None or not session.shown.is_paused:
             self.draw()
         if not self._are_probes_due and session.home.is_this_host and session.home.store.frame is not None:
             self._are_probes_due = True

@@ -47,7 +47,7 @@ MIN_HEIGHT: Final = 10
 _BANNER_LINES: Final = ((30, 3), (20, 2), (0, 1))
 """Heights of terminals, and how many lines of the banner they have."""
 _SLOW_SECONDS: Final = 2.0
-"""The totals, the chart and the values next to it are drawn at this pace: as many lines as the tables have."""
+"""All but the GPUs is drawn at this pace: the totals, the chart and the values next to it, and the processes."""
 
 
 class _View(Enum):
@@ -112,7 +112,8 @@ A GPU
         self._drawn_totals: tuple[tuple[object, ...], Sequence[Line]] | None = None
         """The totals, and what they were drawn for."""
         self._listed: tuple[tuple[object, ...], Sequence[ProcessRow]] | None = None
-        """The rows of processes, and what they were made of."""
+        """The rows of processes, and what they were made for."""
+        self._shown_rows: Sequence[ProcessRow] = ()
         self._view = 0
         """How often another view was requested."""
         self._devices: TableView[DeviceRow] = TableView(
@@ -294,10 +295,13 @@ A GPU
         self._show_processes(processes, frame, scope, plan)
 
     def _process_rows(self, state: ViewState, scope: Device | None) -> Sequence[ProcessRow]:
-        """The rows of processes: the same ones as before if only the cursor has moved."""
-        made_of = state.frame, scope, *state.probes.probes.values()
-        if self._listed is None or [*map(id, self._listed[0])] != [*map(id, made_of)]:
-            self._listed = made_of, process_rows(state.frame, state.probes.probes, scope)
+        """The rows of processes, which are made again at another pace, or as soon as a process starts or ends."""
+        frame, probes = state.frame, state.probes.probes
+        present = [(device.state, [process.pid for process in device.processes or ()]) for device in frame.devices]
+        moment = frame.monotonic_seconds // _SLOW_SECONDS
+        made_for = state.store, None if scope is None else scope.key, moment, frozenset(probes), present
+        if self._listed is None or self._listed[0] != made_for:
+            self._listed = made_for, process_rows(frame, probes, scope)
         return self._listed[1]
 
     def _totals(self, state: ViewState, rows: Sequence[DeviceRow], max_lines: int) -> Sequence[Line]:
@@ -341,7 +345,9 @@ A GPU
         note = sm_age_text(frame.devices if scope is None else [scope])
         heading = [scope_line(scope, len(rows), process_count(frame), self.size.width, note)]
         self._lines("scope").show(heading if plan.has_scope else [])
-        self._processes.show(PROCESS_COLUMNS, rows)
+        if rows is not self._shown_rows:
+            self._shown_rows = rows
+            self._processes.show(PROCESS_COLUMNS, rows)
         self._lines("nothing").show([] if rows else [no_process_line(scope)])
         self._processes.display = bool(rows)
 
