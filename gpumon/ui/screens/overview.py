@@ -324,10 +324,8 @@ A GPU
         self._map.is_over_time = view is _View.HISTORY
         if is_map == self.has_class("heat-map"):
             return False
-        had_focus = self.focused is self._device_widget
         self.set_class(is_map, "heat-map")
-        if had_focus:
-            self.set_focus(self._device_widget)  # at once: the next key may arrive before the next refresh
+        self.set_focus(self._device_widget)  # at once: the next key may arrive before the next refresh
         return True
 
     def _banner(self, state: ViewState) -> list[Line]:
