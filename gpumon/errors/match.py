@@ -1,6 +1,6 @@
 """A known error in a log, with the values in its message and what they mean for its fixes."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -195,9 +195,13 @@ def timestamp_at(block: LogBlock, position: int) -> Timestamp | None:
     The lines that were split from a record have the time of that record.
     """
     rank = block.ranks[position]
-    for index in range(position, max(0, position - _MAX_LINES_BACK + 1) - 1, -1):
-        timestamp = timestamp_of(block.lines[index]) if rank is None or block.ranks[index] in {None, rank} else None
-        if timestamp is not None:
+    stamped = block.stamped
+    for at in range(bisect_right(stamped, position) - 1, -1, -1):
+        index = stamped[at]
+        if position - index >= _MAX_LINES_BACK:
+            return None
+        if rank is None or block.ranks[index] in {None, rank}:
+            timestamp = timestamp_of(block.lines[index])
             is_own = block.numbers[index] == block.numbers[position]
-            return timestamp if is_own else timestamp._replace(text="")
+            return timestamp if is_own or timestamp is None else timestamp._replace(text="")
     return None

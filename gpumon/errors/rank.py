@@ -2,6 +2,7 @@
 
 from collections import ChainMap
 from collections.abc import Iterable
+from functools import lru_cache
 from importlib import import_module
 from itertools import chain
 from types import MappingProxyType
@@ -41,7 +42,11 @@ def case_of(error: KnownError, text: str = "", values: Values = _NO_VALUES, more
 
 def names_of(error: KnownError) -> tuple[frozenset[str], frozenset[str]]:
     """The signs of a log and the programs on which the fixes of an error, or its causes, depend."""
-    texts = (*(fix.when for fix in error.fixes if fix.when), *(when for when, _ in error.causes_when))
+    return _names_in((*(fix.when for fix in error.fixes if fix.when), *(when for when, _ in error.causes_when)))
+
+
+@lru_cache(maxsize=256)
+def _names_in(texts: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
     conditions = [condition(text) for text in texts]
     signs = frozenset(chain.from_iterable(some.signs for some in conditions))
     return signs, frozenset(chain.from_iterable(some.programs for some in conditions))

@@ -15,7 +15,7 @@ from typing import Final
 
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.patterns import LetterWords
-from gpumon.errors.prefixes import split_prefixes
+from gpumon.errors.prefixes import split_prefixes, timestamp_of
 
 BLOCK_BYTES: Final = 1 << 20
 MAX_BLOCK_LINES: Final = 1 << 16
@@ -103,6 +103,11 @@ class LogBlock:
     def starts(self) -> Sequence[int]:
         """Where each line starts in the text, and where the next one would start."""
         return list(accumulate((len(line) + 1 for line in self.lines), initial=0))
+
+    @cached_property
+    def stamped(self) -> Sequence[int]:
+        """The lines that have a timestamp."""
+        return [index for index, line in enumerate(self.lines) if timestamp_of(line) is not None]
 
     @cached_property
     def words(self) -> LetterWords:

@@ -6,7 +6,6 @@ from typing import Final
 
 from gpumon.core.heap import ReleaseSchedule, release_unused
 from gpumon.session.app_session import AppSession, Demand
-from gpumon.streams.base import Seekable
 from gpumon.ui import terminal
 from gpumon.ui.base_app import BaseApp
 from gpumon.ui.messages import FramesArrived, ProbesChanged, ViewStateRequested
@@ -48,7 +47,7 @@ class Drawing:
         session.drain_frames()
         if self._navigation.has_several_devices != had_several_devices:
             self._app.refresh_bindings()
-        if isinstance(session.stream, Seekable) or not session.shown.is_paused:
+        if session.shown.seekable is not None or not session.shown.is_paused:
             self.draw()
         if not self._are_probes_due and session.home.is_this_host and session.home.store.frame is not None:
             self._are_probes_due = True

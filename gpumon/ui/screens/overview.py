@@ -106,7 +106,8 @@ A GPU
         self._drawn_totals: tuple[tuple[object, ...], Sequence[Line]] | None = None
         """The totals, and what they were drawn for."""
         self._listed: tuple[tuple[object, ...], Sequence[ProcessRow]] | None = None
-        """The rows of processes, and what they were made of."""
+        """The rows of processes, and what they were made for."""
+        self._shown_rows: Sequence[ProcessRow] = ()
         self._view = 0
         """How often another view was requested."""
         self._devices: TableView[DeviceRow] = TableView(
@@ -286,10 +287,13 @@ A GPU
         self._show_processes(processes, frame, scope, plan)
 
     def _process_rows(self, state: ViewState, scope: Device | None) -> Sequence[ProcessRow]:
-        """The rows of processes: the same ones as before if only the cursor has moved."""
-        made_of = state.frame, scope, *state.probes.probes.values()
-        if self._listed is None or [*map(id, self._listed[0])] != [*map(id, made_of)]:
-            self._listed = made_of, process_rows(state.frame, state.probes.probes, scope)
+        """The rows of processes, which are made again at another pace, or as soon as a process starts or ends."""
+        frame, probes = state.frame, state.probes.probes
+        present = [(device.state, [process.pid for process in device.processes or ()]) for device in frame.devices]
+        moment = frame.monotonic_seconds // SLOW_SECONDS
+        made_for = state.store, None if scope is None else scope.key, moment, frozenset(probes), present
+        if self._listed is None or self._listed[0] != made_for:
+            self._listed = made_for, process_rows(frame, probes, scope)
         return self._listed[1]
 
     def _totals(self, state: ViewState, rows: Sequence[DeviceRow], max_lines: int) -> Sequence[Line]:
@@ -312,7 +316,9 @@ A GPU
         note = sm_age_text(frame.devices if scope is None else [scope])
         heading = [scope_line(scope, len(rows), process_count(frame), self.size.width, note)]
         self._lines("scope").show(heading if plan.has_scope else [])
-        self._processes.show(PROCESS_COLUMNS, rows)
+        if rows is not self._shown_rows:
+            self._shown_rows = rows
+            self._processes.show(PROCESS_COLUMNS, rows)
         self._lines("nothing").show([] if rows else [no_process_line(scope)])
         self._processes.display = bool(rows)
 

@@ -12,7 +12,7 @@ from gpumon.session.view_state import ViewState
 from gpumon.ui.widgets.text_lines import TextLines
 
 SLOW_SECONDS: Final = 2.0
-"""The totals, the chart and the values next to it are drawn at this pace: as many lines as the tables have."""
+"""All but the GPUs is drawn at this pace: the totals, the chart and the values next to it, and the processes."""
 
 
 class GpuChart:
