@@ -59,44 +59,52 @@ def snapshot(  # noqa: PLR0917 - click passes them by name
     if file is not None and (pid is not None or record or output is not None or yes):
         raise click.UsageError("Name either FILE or --pid; --record, --output and --yes are for the latter.")
     if file is None:
+        if not yes and not sys.stdin.isatty():
+            raise click.UsageError("This changes the process; without a terminal, confirm it with --yes.")
         target = chosen_target(pid)
         if len(target.pids) > 1:
             click.echo(f"Process {target.pids[0]} is the first of {len(target.pids)} ranks.", err=True)
         rank = target._replace(pids=target.pids[:1])
+        file = _output(rank.pids[0], record, output)
         require_probes(rank, attach=attach, policy=load_probe)
         if not (yes or _is_confirmed(rank.pids[0], record)):
             return ExitCode.BAD_VERDICT
-        file = _record(rank.pids[0], record, output)
+        _record(rank.pids[0], record, file)
     if as_json or perfetto is not None or not has_screen():
         return _print(file, file2, as_json=as_json, top=top, perfetto=perfetto)
     return show_files("snapshot", (file,) if file2 is None else (file, file2), theme, mouse=mouse)
 
 
 def _is_confirmed(pid: int, seconds: float) -> bool:
-    """Whether the user agrees to change a process.
-
-    Raises:
-        click.UsageError: There is no terminal to ask on.
-    """
-    if not sys.stdin.isatty():
-        raise click.UsageError("This changes the process; without a terminal, confirm it with --yes.")
+    """Whether the user agrees to change a process."""
     change = (
         f"Process {pid} records its allocations for {seconds:g} s, and waits" if seconds else f"Process {pid} waits"
     )
     return click.confirm(f"{change} while PyTorch takes the snapshot, up to some seconds. Continue?", err=True)
 
 
-def _record(pid: int, seconds: float, output: Path | None) -> Path:
-    """Have a process write a snapshot; return the file."""
-    from gpumon.operations.recorded_file import MAX_SECONDS, connected_watcher, record_snapshot, refuse_existing
+def _output(pid: int, seconds: float, output: Path | None) -> Path:
+    """The new file of a process.
+
+    Raises:
+        click.UsageError: Its history is to be recorded for too long.
+        CommandError: The file exists, or its folder does not.
+    """
+    from gpumon.operations.recorded_file import MAX_SECONDS, refuse_existing
 
     if seconds > MAX_SECONDS:
         raise click.UsageError(f"--record takes up to {MAX_SECONDS:.0f} s.")
     path = default_path("snapshot", pid, ".pickle") if output is None else output
     refuse_existing(path)
+    return path
+
+
+def _record(pid: int, seconds: float, path: Path) -> None:
+    """Have a process write a snapshot."""
+    from gpumon.operations.recorded_file import connected_watcher, record_snapshot
+
     with connected_watcher((pid,)) as watcher:
         save(record_snapshot(watcher, pid, seconds), path, _HINT)
-    return path
 
 
 def _print(file: Path, file2: Path | None, *, as_json: bool, top: int, perfetto: Path | None) -> int:

@@ -64,28 +64,40 @@ def trace(  # noqa: PLR0917 - click passes them by name
         raise click.UsageError("Name either FILE or --pid.")
     if not files:
         targets = [chosen_target(text) for text in pids or (None,)]
+        ranks = tuple(dict.fromkeys(pid for target in targets for pid in target.pids))
+        files = _outputs(ranks, output)
         for target in targets:
             require_probes(target, attach=attach, policy=load_probe)
-        ranks = tuple(dict.fromkeys(pid for target in targets for pid in target.pids))
-        files = _record(ranks, seconds, output)
+        _record(ranks, seconds, files)
     if as_json or critical or not has_screen():
         return _print(files, as_json=as_json, top=top, is_critical=critical)
     return show_files("trace", files, theme, mouse=mouse)
 
 
-def _record(pids: tuple[int, ...], seconds: float, output: Path | None) -> tuple[Path, ...]:
-    """Record processes; return the files.
+def _outputs(pids: tuple[int, ...], output: Path | None) -> tuple[Path, ...]:
+    """The new file of each process.
 
     Raises:
-        CommandError: One of them has no usable trace. Those of the others are written.
+        CommandError: One exists, or its folder does not.
     """
-    from gpumon.operations.recorded_file import connected_watcher, record_traces, refuse_existing
+    from gpumon.operations.recorded_file import refuse_existing
 
     outputs = [default_path("trace", pid, ".json.gz") if output is None else output for pid in pids]
     if output is not None and len(pids) > 1:
         outputs = [path_of(output, pid) for pid in pids]
     for path in outputs:
         refuse_existing(path)
+    return tuple(outputs)
+
+
+def _record(pids: tuple[int, ...], seconds: float, outputs: tuple[Path, ...]) -> None:
+    """Record processes to files.
+
+    Raises:
+        CommandError: One of them has no usable trace. Those of the others are written.
+    """
+    from gpumon.operations.recorded_file import connected_watcher, record_traces
+
     with connected_watcher(pids) as watcher:
         click.echo(f"Recording {seconds:g} s of {', '.join(map(str, pids))}...", err=True)
         traces = record_traces(watcher, pids, int(1000 * seconds), slower_allowed())
@@ -98,7 +110,6 @@ def _record(pids: tuple[int, ...], seconds: float, output: Path | None) -> tuple
             failure = failure or CommandError(error.problem, code)
     if failure is not None:
         raise failure
-    return tuple(outputs)
 
 
 def _print(files: tuple[Path, ...], *, as_json: bool, top: int, is_critical: bool) -> int:

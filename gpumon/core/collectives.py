@@ -1,7 +1,9 @@
 """Collectives of a distributed training run, as the flight recorder of a process has them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from gpumon.core.json_fields import Json, as_count, as_integer, as_list, as_number, as_text, as_tuple, required
 from gpumon.core.stacks import StackFrame, parse_frames
@@ -82,8 +84,8 @@ class FlightRecording:
     is_recording: bool
 
 
-def parse_recording(raw: Json) -> FlightRecording:
-    """Parse the answer to the request ``flight_recorder``.
+def parse_recording(raw: Json, stack_of: Callable[[object], tuple[StackFrame, ...]] = parse_frames) -> FlightRecording:
+    """Parse the answer to the request ``flight_recorder``, and the stack of each collective with ``stack_of``.
 
     Raises:
         TypeError: A field has the wrong type.
@@ -92,7 +94,7 @@ def parse_recording(raw: Json) -> FlightRecording:
     """
     return FlightRecording(
         groups=as_tuple(raw["groups"], _parse_group),
-        collectives=as_tuple(raw["collectives"], _parse_collective),
+        collectives=as_tuple(raw["collectives"], partial(_parse_collective, stack_of)),
         is_recording=raw["is_recording"] is True,
     )
 
@@ -107,7 +109,7 @@ def _parse_group(raw: Json) -> ProcessGroup:
     )
 
 
-def _parse_collective(raw: Json) -> RecordedCollective:
+def _parse_collective(stack_of: Callable[[object], tuple[StackFrame, ...]], raw: Json) -> RecordedCollective:
     return RecordedCollective(
         group=required(as_text(raw["group"])),
         sequence=required(as_count(raw["sequence"])),
@@ -119,7 +121,7 @@ def _parse_collective(raw: Json) -> RecordedCollective:
         created_seconds=as_number(raw.get("created_seconds")),
         finished_seconds=as_number(raw.get("finished_seconds")),
         is_point_to_point=raw.get("is_point_to_point") is True,
-        frames=parse_frames(raw.get("frames")),
+        frames=stack_of(raw.get("frames")),
         operation=as_count(raw.get("operation")),
     )
 

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import pickle
+import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -170,16 +171,22 @@ def test_hostile_and_truncated_files_are_sentences_and_the_rest_is_shown(tmp_pat
     write_dumps(tmp_path, {rank: dump(rank, 6) for rank in range(4)})
     (tmp_path / "nccl_trace_rank_4").write_bytes(pickle.dumps({"entries": [_Hostile()]}))
     (tmp_path / "nccl_trace_rank_5").write_bytes(pickle.dumps(dump(5, 6), 2)[:300])
-    (tmp_path / "nccl_trace_rank_0.json").write_text('{"entries": [{"pg_id": "x", "collective_seq_id": {}}]}')
+    write_dumps(tmp_path, {6: dump(6, 6, version="1.1"), 7: {"version": "9", "entries": [{"call": 1}]}})
+    entry = '{"pg_id": "x", "collective_seq_id": {}, "profiling_name": "", "state": ""}'
+    (tmp_path / "nccl_trace_rank_0.json").write_text(f'{{"entries": [{entry}]}}')
     report = report_hang([tmp_path])
     assert report.verdict.rank == 3
     assert [problem.rpartition("/")[2].partition(" ")[0] for problem in report.problems] == [
         "nccl_trace_rank_0.json",
         "nccl_trace_rank_4",
         "nccl_trace_rank_5",
+        "nccl_trace_rank_6",
+        "nccl_trace_rank_7",
     ]
     assert "no function was called" in report.problems[1]
     assert "truncated" in report.problems[2]
+    assert "its version is 1.1, and that of most dumps 2.9" in report.problems[3]
+    assert "schema that gpumon does not know" in report.problems[4]
     assert not Path("/tmp/gpumon-hostile-pickle").exists()
 
 
@@ -190,8 +197,10 @@ def test_four_thousand_ranks(tmp_path: Path) -> None:
     for rank in range(world):
         content = dump(rank, 1, absent=1234)
         content["pg_config"]["0"]["ranks"] = members
-        (tmp_path / f"nccl_trace_rank_{rank}").write_text(json.dumps(content))
+        content["entries"] = content["entries"][:1] * 55 + content["entries"]
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(content, 2))
     began = time.process_time() + sum(os.times()[2:4])
     verdict = report_hang([tmp_path]).verdict
     assert (verdict.rank, len(verdict.waiting_ranks)) == (1234, world - 1)
     assert time.process_time() + sum(os.times()[2:4]) - began < 20  # CPU of two cores for ten seconds
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 200 << 10

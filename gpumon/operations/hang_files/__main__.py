@@ -14,6 +14,7 @@ import argparse
 import io
 import json
 import os
+import pickle  # every name that a pickle asks for is refused, and without one it can call nothing
 import re
 from collections import Counter
 from contextlib import closing
@@ -25,7 +26,6 @@ from gpumon.core.text import safe_text
 from gpumon.distributed.ras_report import MAX_REPORT_BYTES, parse_report
 from gpumon.operations.hang_files.log_text import read_text
 from gpumon.probe.agent.flight_recorder import recording_of
-from gpumon.snapshots.pickle_reader import PickleReader
 
 MAX_MESSAGE_BYTES: Final = 64 << 20
 _MAX_JSON_BYTES: Final = 256 << 20
@@ -89,9 +89,9 @@ class _HangFileReader:
         return {"modified": modified, **message}
 
     def _content(self, file: SourceFile, start: bytes) -> dict[str, Any]:
+        data = _read_end(file, _MAX_JSON_BYTES if start[:1] in b"{[\x80" else _MAX_TEXT_BYTES)
         if start[:1] == b"\x80":
-            return self._recorder(PickleReader(file).run())
-        data = _read_end(file, _MAX_JSON_BYTES if start[:1] in b"{[" else _MAX_TEXT_BYTES)
+            return self._recorder(_DataUnpickler.loads(data))
         if start[:1] in b"{[" and (document := _json(data)) is not None:
             if isinstance(document, dict) and "communicators" in document:
                 if len(data) > MAX_REPORT_BYTES:
@@ -120,6 +120,28 @@ class _HangFileReader:
         return {"kind": "recorder", "version": safe_text(str(dump.get("version", "")), 20), "recording": result}
 
 
+class _DataUnpickler(pickle.Unpickler):
+    """Reads dicts, lists, texts and numbers, which need no name of a class or function; each name is refused."""
+
+    @classmethod
+    def loads(cls, data: bytes) -> Any:  # noqa: ANN401 - whatever the file contains
+        """The value of a pickle.
+
+        Raises:
+            UnreadableError: It is damaged, or asks for a name.
+        """
+        try:
+            return cls(io.BufferedReader(io.BytesIO(data), _CHUNK_BYTES)).load()  # it has peek, which is fast
+        except EOFError:
+            raise UnreadableError(f"is truncated after {len(data)} bytes") from None
+        except pickle.UnpicklingError as error:
+            truncated = "truncated" in str(error)
+            raise UnreadableError(f"is {'truncated' if truncated else 'damaged'} after {len(data)} bytes") from None
+
+    def find_class(self, _module: str, _name: str) -> Any:  # noqa: ANN401
+        raise UnreadableError("tries to call functions when it is read, which no dump does; no function was called")
+
+
 def _kept(entries: list[Any]) -> list[Any]:
     """The entries that can matter, in order: the latest ones of each group, and the oldest that have not completed."""
     latest: Counter[Any] = Counter()
@@ -146,8 +168,10 @@ def _id_of(entry: dict[str, Any]) -> tuple[str, Any]:
 def _entry(raw: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever the file contains
     """An entry of any version as PyTorch writes it since 2.4: one number of a collective became two, and so on."""
     entry: dict[str, Any] = dict(raw)
+    if not ({"profiling_name", "state"} <= entry.keys() and entry.keys() & {"collective_seq_id", "seq_id"}):
+        raise UnreadableError("is a flight recorder of a schema that gpumon does not know")
     number = entry.get("seq_id", 0)
-    group, name = entry.get("process_group"), str(entry.get("profiling_name", ""))
+    group, name = entry.get("process_group"), str(entry["profiling_name"])
     pair = group if isinstance(group, (list, tuple)) and len(group) == 2 else (entry.get("pg_id", 0), "")
     is_point_to_point = bool(entry.get("is_p2p", bool(re.search(r":(?:send|recv) ", name))))
     return {
@@ -160,7 +184,7 @@ def _entry(raw: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever the file cont
         "p2p_seq_id": int(entry.get("p2p_seq_id", number)),
         "op_id": int(entry.get("op_id", entry.get("record_id", entry.get("id", number)))),
         "time_created_ns": int(entry.get("time_created_ns") or 1000 * (entry.get("time_created_us") or 0)),
-        "state": str(entry.get("state", "scheduled")),
+        "state": str(entry["state"]),
         **{key: _sizes(entry.get(key)) for key in ("input_sizes", "output_sizes")},
         "input_dtypes": [safe_text(str(dtype), 40) for dtype in (entry.get("input_dtypes") or [])[:_MAX_SIZES]],
     }

@@ -78,8 +78,12 @@ def report_hang(paths: Sequence[Path]) -> HangReport:
     files = read_files(find_files(paths))
     evidence = _LeftByJob()
     problems = []
+    versions = Counter(file.message["version"] for file in files if file.kind == "recorder")
+    version = versions.most_common(1)[0][0] if versions else ""
     for file in files:
-        clause = file.problem or evidence.add(file)
+        other = file.message.get("version", version)
+        is_other = f"is left out: its version is {other}, and that of most dumps {version}" if other != version else ""
+        clause = file.problem or is_other or evidence.add(file)
         if clause:
             problems.append(f"{safe_text(str(file.path), 200)} {clause}.")
     counts = Counter(file.kind for file in files if file.kind)
@@ -111,6 +115,8 @@ class _LeftByJob:
         self._named: set[int] = set()
         self._reports: list[RasReport] = []
         self._members: dict[int, tuple[int, ...]] = {}
+        self._stacks: dict[str, tuple[StackFrame, ...]] = {}
+        """Thousands of ranks call a collective in the same lines."""
         self._modified = 0.0
 
     @property
@@ -144,7 +150,7 @@ class _LeftByJob:
 
     def _recording(self, raw: dict[str, Any]) -> FlightRecording:
         lists = [group.pop("ranks") for group in raw["groups"]]
-        recording = parse_recording(raw)
+        recording = parse_recording(raw, self._stack)
         for members in lists:
             if id(members) not in self._members:
                 self._members[id(members)] = tuple(map(int, members))
@@ -153,6 +159,11 @@ class _LeftByJob:
             for group, members in zip(recording.groups, lists, strict=True)
         )
         return replace(recording, groups=groups)
+
+    def _stack(self, frames: object) -> tuple[StackFrame, ...]:
+        text = str(frames)
+        known = self._stacks.get(text)
+        return self._stacks.setdefault(text, parse_frames(frames)) if known is None else known
 
     def _add_text(self, file: HangFile) -> None:
         message = file.message
