@@ -2,6 +2,9 @@
 
 import importlib.util
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -113,3 +116,15 @@ def test_recipes_name_the_port_and_version_of_the_code() -> None:
     for name in ("gpumon-exporter.service", "kubernetes.yaml"):
         assert "19440" in (ROOT / "packaging" / name).read_text()
     assert f"gpumon:{__version__}" in (ROOT / "packaging" / "kubernetes.yaml").read_text()
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
+def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+    for unit in (ROOT / "packaging").glob("*.service"):
+        copy = tmp_path / unit.name
+        copy.write_text(re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", unit.read_text()))
+        command = ["systemd-analyze", *(["--user"] if "user" in unit.name else []), "verify", "--man=no", str(copy)]
+        environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        assert unit.name not in done.stderr  # a line that is ignored is a warning
