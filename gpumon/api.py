@@ -258,7 +258,8 @@ def snapshot(*, activity: bool = False) -> "Frame":
 
     Args:
         activity: Whether to also sample what is read on request: activity of the multiprocessors and tensor cores, PCIe
-            and NVLink rates, energy, and ``sm_percent`` of each process. This takes some seconds.
+            and NVLink rates, and ``sm_percent`` of each process. This takes some seconds. Energy, which counts from the
+            first sample, needs a `Collector`.
 
     Raises:
         GpumonError: The collector did not respond within ten seconds.
@@ -570,7 +571,7 @@ def pick(
 
     Args:
         count: How many GPUs.
-        device: Choose from these: ``all``, or indices, ranges and UUIDs such as ``0-3,7``.
+        device: Choose from these: ``all``, or indices, MIG instances, ranges and UUIDs such as ``0-3,5:0``.
         free_memory_bytes: Free memory of each GPU; other processes may then use the GPU too. None: no process may.
         idle_seconds: Also take a GPU whose processes have not computed for this long; they are watched until then.
         timeout: Seconds to wait until enough GPUs fit; None: without end.

@@ -20,6 +20,8 @@ _START: Final = b"#!/usr/bin/env python3\n"
 _TIME: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip file can have."""
 _LEFT_OUT: Final = (".dist-info/RECORD", ".dist-info/INSTALLER", ".pyi")
+_ZIPPED: Final = ("mdit_py_plugins/", "prometheus_client/", "pygments/", "textual/demo/")
+"""What few starts import stays one file: half of the time to unpack goes by the number of files."""
 
 
 def download(folder: Path) -> None:
@@ -57,12 +59,19 @@ def pyz(files: dict[str, bytes]) -> bytes:
     for name, content in sorted(files.items()):
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
     start = (_HERE / "pyz_main.py").read_text("utf-8").replace("@CONTENT@", digest.hexdigest()[:32])
+    seldom = {name: content for name, content in files.items() if name.startswith(_ZIPPED)}
+    unpacked = {name: content for name, content in files.items() if name not in seldom}
+    return _archive({**unpacked, "seldom.zip": _archive(seldom), "__main__.py": start.encode()}, _START)
+
+
+def _archive(files: dict[str, bytes], start: bytes = b"") -> bytes:
+    """A zip file, the same for the same files."""
     buffer = io.BytesIO()
-    buffer.write(_START)
-    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, content in sorted({**files, "__main__.py": start.encode()}.items()):
+    buffer.write(start)
+    with zipfile.ZipFile(buffer, "a", compresslevel=9) as archive:
+        for name, content in sorted(files.items()):
             entry = zipfile.ZipInfo(name, _TIME)
-            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.compress_type = zipfile.ZIP_STORED if name.endswith(".zip") else zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, content)
     return buffer.getvalue()

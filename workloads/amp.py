@@ -9,10 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Optional
 
 from _kit import LOWER, DeclaredMetric, Uses, Verdict, Workload, choice, integer, number
+from _kit.host import busy_notes
 from _kit.models import KINDS, SIZES, Model, build
 from _kit.timing import median
 from _kit.training import PRECISIONS, StepOptions, Trainer, float32_mode, half_type, prepare, training_step
-from _kit.training_advice import busy_notes
 from _kit.training_run import (
     TRAINING_METRICS,
     Measured,
@@ -163,7 +163,7 @@ def _run(context: Context) -> Verdict:
     model = build(context.torch, context.parameters.model, context.parameters.model_size)
     batches = make_batches(model, context.parameters.batch_size, is_pinned=context.on_gpu)
     rows: list[_Row] = []
-    notes = busy_notes()
+    notes = busy_notes() if context.on_gpu else []
     reference: Optional[_Numbers] = None
     for done, precision in enumerate(PRECISIONS):
         context.progress(done, len(PRECISIONS))
@@ -295,6 +295,7 @@ WORKLOAD = Workload(
     needs="A GPU or the CPU.",
     uses=_uses,
     run=_run,
+    main_metric="samples",
     metrics=(
         *TRAINING_METRICS,
         DeclaredMetric("speed_spread", "%", LOWER),

@@ -137,18 +137,22 @@ class AccessBuffers:
 def accesses(buffers: AccessBuffers) -> list[_Access]:
     """Returns all access patterns, in order."""
     size = 4 * buffers.first.numel()
+    in_order = "Every cache line that the memory delivers is used completely."
+    apart = "Each element is in a different cache line, of 64 bytes on most CPUs"
+    if buffers.first.is_cuda:
+        in_order = "Adjacent threads read adjacent elements, so every sector that the memory delivers is used "
+        in_order += "completely: the access is coalesced."
+        apart = "Each thread needs 4 bytes of a different sector of 32 bytes"
     return [
         _Access("copy", "Copy: a[i] = b[i]. Bytes read and bytes written are counted together.", 2 * size,
                 buffers.copy, buffers.copy_wrong),
-        _Access("read", "Read: all elements are added. Adjacent threads read adjacent elements, so every sector that "
-                "the memory delivers is used completely: the access is coalesced.", size,
+        _Access("read", f"Read: all elements are added. {in_order}", size,
                 buffers.read, buffers.read_wrong),
         _Access("write", "Write: every element gets the same value.", size, buffers.write, buffers.write_wrong),
-        _Access("triad", f"Triad: a[i] = b[i] + {_FACTOR} c[i]. Two buffers are read and one is written. The kernel "
-                "is memory-bound: the arithmetic costs nothing.", 3 * size, buffers.triad, buffers.triad_wrong),
-        _Access("strided_read", f"Strided read: the same elements are added, but every {_STRIDE}nd in one pass. Each "
-                "thread needs 4 bytes of a different sector; the memory delivers complete sectors of 32 bytes or "
-                "more, and the rest is discarded. Only useful bytes are counted.", size,
+        _Access("triad", f"Triad: a[i] = b[i] + {_FACTOR} c[i]. Two buffers are read and one is written. Memory "
+                "is the limit: the arithmetic costs nothing.", 3 * size, buffers.triad, buffers.triad_wrong),
+        _Access("strided_read", f"Strided read: the same elements are added, but every {_STRIDE}nd in one pass. "
+                f"{apart}, and the rest of it is discarded. Only useful bytes are counted.", size,
                 buffers.strided_read, buffers.read_wrong),
         _Access("transposed_copy", "Transposed copy: columns become rows. Either the reads or the writes jump a "
                 "complete row with each element.", buffers.transposed_bytes,
@@ -233,7 +237,7 @@ def _judge(context: Context, rates: dict[str, float]) -> Verdict:
     if "copy" not in rates:
         return context.fail("Not even a copy was measured.")
     limit, copy = _limit(context)[0], rates["copy"] / 1e9
-    summary = f"A copy moves {copy:,.0f} GB/s, reads and writes together"
+    summary = f"A copy moves {copy:,.{0 if copy >= 100 else 1}f} GB/s, reads and writes together"
     if limit is not None:
         summary += f": {copy / limit:.0%} of the peak of {limit:,.0f} GB/s"
     slower = ""

@@ -22,6 +22,7 @@ from _kit import (
     number,
     timing,
 )
+from _kit.memory import GIBIBYTE, size_text
 from _kit.memory_test import BLOCK_BYTES, MemoryTest
 from _kit.products import CHECKED_ROWS, FORMATS, Products, ResultTally, fp32_precision, product_bytes
 
@@ -37,7 +38,6 @@ _DEFAULT_CPU_BYTES = 16 << 20
 _MAX_SLOWDOWN = {"alternating": 0.1, "together": 0.25}
 """By mode: next to a memory test, the rate of the products varies with the pattern."""
 _MIN_SECONDS_FOR_SLOWDOWN = 30.0
-_GIBIBYTE = 1 << 30
 _ADVICE = (
     "Do not train on this GPU: check the kernel log for Xids, run gpumon doctor, reset the GPU and run burn again; if "
     "results are wrong again, have the board replaced."
@@ -145,7 +145,7 @@ def _plan(context: Context) -> tuple[int, Uses]:
         size = min(size, requested)
     if size < _MIN_TEST_BYTES:
         raise UnsupportedError(
-            f"{free / _GIBIBYTE:.2f} GiB are free on this GPU, too little for products of {parameters.size} x "
+            f"{size_text(free)} is free on this GPU, too little for products of {parameters.size} x "
             f"{parameters.size} and a memory test. Choose a smaller size, or end other processes on the GPU."
         )
     size = size // BLOCK_BYTES * BLOCK_BYTES or size
@@ -157,7 +157,7 @@ def _run(context: Context) -> Verdict:
     if context.on_gpu:
         context.cap_memory(context.memory()["reserved_bytes"] + uses.memory_bytes)
     with fp32_precision(context):
-        context.step(f"Products of random matrices, and {size / _GIBIBYTE:.2f} GiB under test.")
+        context.step(f"Products of random matrices, and {size_text(size)} of memory under test.")
         burn = Burn(context, size)
         if wrong_rows := burn.products.wrong_reference_rows():
             return context.fail(f"{wrong_rows} of {CHECKED_ROWS} rows checked with float64 on the CPU are wrong.")
@@ -236,7 +236,7 @@ def _add_results(context: Context, burn: Burn) -> float:
     context.result("throughput", timing.median(rates) / 1e12, FORMATS[context.parameters.dtype].unit, len(rates))
     context.result("results_checked", tally.results, repetitions=len(rates))
     context.result("wrong_elements", tally.wrong_elements, repetitions=tally.results)
-    context.result("memory_tested", burn.memory.size_bytes / _GIBIBYTE, repetitions=tally.memory_steps)
+    context.result("memory_tested", burn.memory.size_bytes / GIBIBYTE, repetitions=tally.memory_steps)
     context.result("memory_compared", memory.compared_bytes / 1e9, repetitions=tally.memory_steps)
     context.result("memory_rounds", memory.rounds, repetitions=max(1, memory.rounds))
     context.result("wrong_words", memory.wrong_words, repetitions=tally.memory_steps)

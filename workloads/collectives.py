@@ -40,10 +40,11 @@ from _kit.collective import (
     reduce_scatter,
     send_receive,
 )  # fmt: skip
+from _kit.memory import size_text
 from _kit.rank import gathered, process_group
 from _kit.ranks import RENDEZVOUS, rendezvous
 from _kit.ranks_failure import RanksError
-from _kit.timing import batch_seconds, median
+from _kit.timing import batch_seconds, median, time_text
 from _kit.training import PartTimer
 
 if TYPE_CHECKING:
@@ -72,14 +73,6 @@ def sizes_up_to(largest: int) -> list[int]:
     while sizes[-1] * 4 < largest:
         sizes.append(sizes[-1] * 4)
     return [*sizes, largest]
-
-
-def size_text(size: float) -> str:
-    """Returns ``1 KiB``, ``16 MiB`` or ``1 GiB``."""
-    for unit, name in ((1 << 30, "GiB"), (MEBIBYTE, "MiB")):
-        if size >= unit:
-            return f"{size / unit:.4g} {name}"
-    return f"{size / KIBIBYTE:.4g} KiB"
 
 
 @dataclass
@@ -343,13 +336,13 @@ def _all_reduce_text(context: Context, done: RankResults) -> str:
     size, bus, seconds = done.curve[-1]
     text = (
         f"All-reduce between {done.ranks} ranks: {bus:.3g} GB/s of bus bandwidth, so the gradients of a billion "
-        f"parameters in bf16 take {2e9 / (size / seconds) * 1e3:.3g} ms per step."
+        f"parameters in bf16 take {time_text(2e9 / (size / seconds))} per step."
     )
     if not context.on_gpu:
         return text
     return (
         f"{text} Messages from {size_text(knee)} on reach {_HIGH_SHARE:.0%} of the best, and one of "
-        f"{size_text(KIBIBYTE)} takes {done.curve[0][2] * 1e6:.3g} us: send few large messages; DDP's bucket_cap_mb "
+        f"{size_text(KIBIBYTE)} takes {time_text(done.curve[0][2])}: send few large messages; DDP's bucket_cap_mb "
         f"should be at least {max(1, -(-knee // MEBIBYTE))} (its default is 25)."
     )
 
@@ -375,7 +368,8 @@ def _run(context: Context) -> Verdict:
     if hosts > 1:
         context.step(other_hosts_text(context))
     else:
-        context.step(f"torchrun starts {len(devices)} ranks on this host: {', '.join(sorted(set(devices)))}.")
+        where = ", ".join(sorted(set(devices))) if context.on_gpu else "the CPU"
+        context.step(f"torchrun starts {len(devices)} ranks on this host, on {where}.")
     try:
         answers = [RankResults(**answer) for answer in context.ranks("measure", devices, hosts)]
     except RanksError as error:

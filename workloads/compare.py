@@ -152,5 +152,5 @@ WORKLOAD = Workload(
         DeclaredMetric("from_*", "elements", "lower", format="count"),
         DeclaredMetric("speed_up*", "x", "higher"),
     ),
-    parameters=(integer("largest_power", 24, 10, 28, "The largest size is 2 to this power.", unit="bits"),),
+    parameters=(integer("largest_power", 24, 10, 28, "The largest size is 2 to this power."),),
 )

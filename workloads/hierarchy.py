@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Optional
 
 from _kit import HIGHER, LOWER, DeclaredMetric, Uses, Verdict, Workload, integer
 from _kit.hierarchy_kernels import chase_kernel, occupied_kernel, read_kernel, shared_read_kernel, strided_kernel
-from _kit.hierarchy_probe import CHASE_STEPS, HELD_REGISTERS, HierarchyProbe, size_text
-from _kit.memory import budget_of
+from _kit.hierarchy_probe import CHASE_STEPS, HELD_REGISTERS, HierarchyProbe
+from _kit.memory import budget_of, size_text
 
 if TYPE_CHECKING:
     from _kit.context import Context

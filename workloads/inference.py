@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from _kit import HIGHER, LOWER, DeclaredMetric, Uses, Verdict, Workload, choice, integer, number
+from _kit.host import busy_notes
 from _kit.models import KINDS, SIZES, Model, build
 from _kit.timing import host_seconds
-from _kit.training_advice import busy_notes
 from _kit.training_run import VariantError, free_memory
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _run(context: Context) -> Verdict:
     context.cap_memory(_uses(context).memory_bytes)
     model = build(context.torch, context.parameters.model, context.parameters.model_size)
     rows: list[tuple[_InferenceVariant, _Latencies]] = []
-    notes = busy_notes()
+    notes = busy_notes() if context.on_gpu else []
     context.step(f"{model.about}, {model.parameter_count / 1e6:.3g} million parameters, on random inputs.")
     with context.torch.inference_mode():
         module = copy.deepcopy(model.module).eval().to(context.device)

@@ -62,7 +62,7 @@ def _share(context: Context, library: str, module: Any, tensor: Any) -> list[str
 
 def _copies(context: Context, tensor: Any) -> dict[str, Callable[[], Any]]:
     """Returns the copies to compare with: on the device, and to the host where the device is a GPU."""
-    copies: dict[str, Callable[[], Any]] = {"copy on the device": tensor.clone}
+    copies: dict[str, Callable[[], Any]] = {"copy on the device" if context.on_gpu else "copy": tensor.clone}
     if context.on_gpu:
         pinned = context.torch.empty(tensor.shape, pin_memory=True)
         copies["copy to the host"] = tensor.cpu
@@ -106,10 +106,10 @@ def _run(context: Context) -> Verdict:
 def _advice(context: Context, missing: list[str]) -> str:
     values = {(result.name, result.case): result.value for result in context.results}
     slowest = max((value for (name, _), value in values.items() if name == "view"), default=None)
-    copies = [f"a {case} {value / 1e3:.3g} ms" for (name, case), value in values.items() if name == "copy"]
+    copies = [f"a {case} takes {value / 1e3:.3g} ms" for (name, case), value in values.items() if name == "copy"]
     text = f"Of {context.parameters.size_mebibytes} MiB, {', '.join(copies)}."
     if slowest is not None:
-        text = f"Share memory in place of copying it: a view takes up to {slowest:.3g} us, whatever the size. {text}"
+        text = f"Share memory in place of copying it: a view takes up to {slowest:.3g} µs, whatever the size. {text}"
         text += " A view is valid while its owner lives, and both sides must use the same stream or synchronize."
     return " ".join([text, *missing])
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from _kit import HIGHER, LOWER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, flag, integer, number
 from _kit.host import host_free_bytes
+from _kit.memory import GIBIBYTE, size_text
 from _kit.memory_test import (
     BLOCK_BYTES,
     PATTERNS,
@@ -27,7 +28,6 @@ _SPARE_BYTES = BLOCK_BYTES + (128 << 20)
 _MIN_TEST_BYTES = 64 << 20
 _MAX_SHARE_OF_HOST = 0.25
 _FLIPPED_BIT = 37
-_GIBIBYTE = 1 << 30
 _PLANTED = "One bit was flipped on purpose (inject_error)."
 _ADVICE = (
     "Do not train on this memory: check the ECC counters and the kernel log for Xids, reset the GPU, test again, and "
@@ -53,7 +53,7 @@ def _test_bytes(context: Context) -> int:
         size = min(size, requested)
     if size < _MIN_TEST_BYTES:
         raise UnsupportedError(
-            f"{free / _GIBIBYTE:.2f} GiB are free on this GPU, and the test leaves {reserve} MiB. "
+            f"{size_text(free)} is free on this GPU, and the test leaves {reserve} MiB. "
             "Choose a smaller reserve_mebibytes, or end other processes on the GPU."
         )
     return int(size // BLOCK_BYTES * BLOCK_BYTES or size)
@@ -68,7 +68,7 @@ def _run(context: Context) -> Verdict:
     size = _test_bytes(context)
     context.cap_memory(context.memory().get("reserved_bytes", 0) + size + _SPARE_BYTES)
     names = ", ".join(name.replace("_", " ") for name in PATTERNS)
-    context.step(f"{size / _GIBIBYTE:.2f} GiB are written and read with the patterns {names}, and their inverses.")
+    context.step(f"{size_text(size)} of memory is written and read with the patterns {names}, and their inverses.")
     test = MemoryTest(context, size)
     started = time.monotonic()
     deadline = started + context.parameters.duration
@@ -109,7 +109,7 @@ def _judge(context: Context, test: MemoryTest, seconds: float) -> Verdict:
     if not tally.compared_bytes:
         return context.fail("Nothing was compared.")
     steps = max(1, tally.compared_bytes // max(1, size))
-    context.result("memory_tested", size / _GIBIBYTE, repetitions=steps)
+    context.result("memory_tested", size / GIBIBYTE, repetitions=steps)
     if context.on_gpu:
         context.result("share_of_memory", size / context.free_memory()[1] * 100, repetitions=1)
     context.result("rounds", tally.rounds, repetitions=max(1, tally.rounds))
@@ -125,7 +125,7 @@ def _judge(context: Context, test: MemoryTest, seconds: float) -> Verdict:
         return context.fail("Some blocks were never compared.")
     rounds = f"{tally.rounds} round{'s' * (tally.rounds != 1)}"
     return context.ok(
-        f"{size / _GIBIBYTE:.2f} GiB kept {len(PATTERNS)} patterns and their inverses in {rounds}: no wrong bit. "
+        f"{size_text(size)} kept {len(PATTERNS)} patterns and their inverses in {rounds}: no wrong bit. "
         "Memory errors are not the cause of wrong results or crashes here; to test under load, run burn."
     )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from _kit import LOWER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, integer, timing
+from _kit.timing import time_text
 
 if TYPE_CHECKING:
     from _kit.context import Context
@@ -105,7 +106,7 @@ def _run(context: Context) -> Verdict:
 def _launches(context: Context, number: Any) -> float:
     """Measures the launch overhead, separately for the first launches of the process; returns it in seconds."""
     context.step(
-        f"{_LAUNCHES} tiny additions are launched one after another. The first ones of a process are slower, "
+        f"{_LAUNCHES} tiny additions are launched one after another. On a GPU, the first ones of a process are slower, "
         "because code is loaded and caches are filled: always warm up before measuring."
     )
 
@@ -127,7 +128,7 @@ def _launches(context: Context, number: Any) -> float:
     context.result("first_launches", first * 1e6, repetitions=_LAUNCHES)
     context.result("launch_overhead", launch * 1e6, repetitions=_ROUNDS * _LAUNCHES)
     context.step(
-        f"A launch takes {_time_text(launch)} of host time; the first {_LAUNCHES} took {_time_text(first)} each."
+        f"A launch takes {time_text(launch)} of host time; the first {_LAUNCHES} took {time_text(first)} each."
     )
     return launch
 
@@ -135,7 +136,13 @@ def _launches(context: Context, number: Any) -> float:
 def _tiny_kernel(context: Context, number: Any, launch: float) -> None:
     """Measures a kernel with almost no work."""
     timings = _Timings(context, lambda: number.add_(1), context.parameters.repetitions)
-    _report(context, "empty", "a kernel with almost no work", timings, launch)
+    _report(
+        context,
+        "empty",
+        "a kernel with almost no work" if context.on_gpu else "an addition of one number",
+        timings,
+        launch,
+    )
 
 
 class _Matrices:
@@ -173,21 +180,19 @@ def _report(context: Context, name: str, what: str, timings: _Timings, launch: f
         context.result(f"events_{name}", timings.events * 1e6, repetitions=count)
         context.result(f"naive_error_{name}", error, repetitions=count)
     else:
-        summary = (
-            f"For {what} the call returned after {_time_text(timings.returned)}. On the CPU a call returns when its "
-            "work is finished, so a plain timing is correct."
+        return (
+            f"For {what} the call returned after {time_text(timings.returned)}. On the CPU a call returns when "
+            "its work is finished, so a plain timing is correct."
         )
-        context.step(summary)
-        return summary
     summary = (
-        f"For {what} the call returned after {_time_text(timings.returned)}, and the device finished after "
-        f"{_time_text(timings.done)}: without synchronization the measured time is {error:,.0f} x too short."
+        f"For {what} the call returned after {time_text(timings.returned)}, and the device finished after "
+        f"{time_text(timings.done)}: without synchronization the measured time is {error:,.0f} x too short."
     )
     if timings.events < launch:
         bound = "less than a launch takes: the operation is launch-bound, and a faster GPU would not help"
     else:
         bound = "more than a launch takes: the operation is bound by the GPU"
-    context.step(f"{summary} By CUDA events the device worked for {_time_text(timings.events)}, {bound}.")
+    context.step(f"{summary} By CUDA events the device worked for {time_text(timings.events)}, {bound}.")
     return summary
 
 
@@ -216,7 +221,7 @@ def _graph(context: Context) -> list[str]:
     context.result("eager_per_operation", eager_seconds * 1e6, repetitions=_ROUNDS * _LAUNCHES)
     context.result("graph_per_operation", graph_seconds * 1e6, repetitions=_ROUNDS * _LAUNCHES)
     context.step(
-        f"One by one an addition takes {_time_text(eager_seconds)}, in a graph {_time_text(graph_seconds)}: "
+        f"One by one an addition takes {time_text(eager_seconds)}, in a graph {time_text(graph_seconds)}: "
         f"{eager_seconds / graph_seconds:.1f} x faster."
     )
     return [] if is_right else ["the additions of the graph"]
@@ -253,33 +258,24 @@ def _items(context: Context) -> list[str]:
                 total.item()
         return float(total.item())
 
-    every, every_total = _per_item(context, lambda: steps(True))
-    end, end_total = _per_item(context, lambda: steps(False))
+    every: list[float] = []
+    end: list[float] = []
+    steps(True)
+    totals = set()
+    for _ in range(_ROUNDS):  # in turns, so that both meet the same load of the host
+        for is_read, seconds in ((True, every), (False, end)):
+            context.synchronize()
+            start = time.perf_counter()
+            totals.add(steps(is_read))
+            seconds.append((time.perf_counter() - start) / _ITEMS)
     context.checked += 1
-    context.result("item_each_step", every * 1e6, repetitions=_ROUNDS * _ITEMS)
-    context.result("item_at_the_end", end * 1e6, repetitions=_ROUNDS * _ITEMS)
-    rest = "" if context.on_gpu else " The difference is the cost of the call itself."
-    context.step(f"A step with .item() takes {_time_text(every)}, without {_time_text(end)}.{rest}")
-    return [] if every_total == end_total == 2 * _ITEMS else ["the sums read with .item()"]
-
-
-def _per_item(context: Context, work: Callable[[], float]) -> tuple[float, Optional[float]]:
-    """Returns seconds per step, the median of several rounds after a warm-up, and the last total."""
-    work()
-    seconds, total = [], None
-    for _ in range(_ROUNDS):
-        context.synchronize()
-        start = time.perf_counter()
-        total = work()
-        seconds.append((time.perf_counter() - start) / _ITEMS)
-    return timing.median(seconds), total
-
-
-def _time_text(seconds: float) -> str:
-    """Returns a time with a suitable unit."""
-    if seconds < 1e-4:
-        return f"{seconds * 1e6:.3g} us"
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+    with_item, without = timing.median(every), timing.median(end)
+    context.result("item_each_step", with_item * 1e6, repetitions=_ROUNDS * _ITEMS)
+    context.result("item_at_the_end", without * 1e6, repetitions=_ROUNDS * _ITEMS)
+    cost = "the cost of the call itself" if with_item > without else "less than the noise of this host"
+    rest = "" if context.on_gpu else f" The difference is {cost}."
+    context.step(f"A step with .item() takes {time_text(with_item)}, without {time_text(without)}.{rest}")
+    return [] if totals == {2.0 * _ITEMS} else ["the sums read with .item()"]
 
 
 WORKLOAD = Workload(

@@ -13,7 +13,6 @@ from _kit.training import PARTS, PRECISIONS, StepOptions, Trainer, prepare, trai
 from _kit.training_advice import (
     GPU_CASE,
     advice,
-    busy_notes,
     device_verdict,
     rate_text,
     utilization_verdict,
@@ -131,7 +130,7 @@ def _run(context: Context) -> Verdict:
     )
     variants = _variants(context)
     measured: list[tuple[_Variant, Measured]] = []
-    notes = [] if context.on_gpu else busy_notes()
+    notes: list[str] = []
     for done, variant in enumerate(variants):
         if context.stopping:
             break

@@ -256,6 +256,7 @@ gpumon.commands.update(
     jobs="jobs:jobs",
     last="recorder:last",
     man="shell_support:man",
+    mcp="mcp:mcp",
     memory="host_reports:memory",
     pick="choosing:pick",
     recorder="recorder:recorder",

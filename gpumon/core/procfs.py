@@ -17,6 +17,8 @@ from gpumon.core.text import safe_bytes
 TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _NANOSECONDS: Final = 1e9
+_MEMINFO_LINES: Final = 4
+"""The first lines of ``/proc/meminfo``, which are read; about fifty follow."""
 _MAX_FILE_BYTES: Final = 4096
 _MAX_OPEN_FILES: Final = 4096
 _NUMBERS: Final = itemgetter(1, 9, 11, 12, 13, 14, 17, 19, 21, 36, 49)
@@ -193,14 +195,14 @@ def read_thread_times(folder: Path | str) -> ThreadTimes:
 
 
 def read_meminfo(proc: Path = Path("/proc")) -> dict[str, int]:
-    """Sizes of the host's memory in bytes by the kernel's names, such as ``MemTotal``; empty without such a file.
+    """The host's memory in bytes by the kernel's names: ``MemTotal`` and ``MemAvailable``; empty without such a file.
 
     Args:
         proc: Root of the proc file system.
     """
     sizes: dict[str, int] = {}
     with suppress(FileNotFoundError, PermissionError):
-        for line in read_small(f"{proc}/meminfo").splitlines():
+        for line in read_small(f"{proc}/meminfo").split(b"\n", _MEMINFO_LINES)[:_MEMINFO_LINES]:
             name, _, size = line.partition(b":")
             fields = size.split()
             if len(fields) == 2 and fields[0].isdigit():

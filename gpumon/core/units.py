@@ -107,10 +107,10 @@ def bytes_text(value: float | None) -> str:
     return _scaled_text(value, 1024, _BINARY)
 
 
-def of_text(value: str, total: str) -> str:
-    """A value and its limit, with the unit once: ``25.4 of 140 GiB``, or ``615 MiB of 140 GiB``."""
+def of_text(value: str, total: str, word: str = "of") -> str:
+    """Two values with their unit once: ``25.4 of 140 GiB``, ``26.1 to 28.7 ms``, or ``615 MiB of 140 GiB``."""
     number, space, unit = value.rpartition(" ")
-    return f"{number if space and total.endswith(f' {unit}') else value} of {total}"
+    return f"{number if space and total.endswith(f' {unit}') else value} {word} {total}"
 
 
 def rate_text(value: float | None) -> str:
@@ -256,7 +256,7 @@ def counted(count: int, noun: str) -> str:
         return f"1 {noun}"
     if noun.endswith(("py", "ry", "ty", "dy")):
         return f"{count:,} {noun[:-1]}ies"
-    return f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
+    return f"{count:,} {noun}{'es' if noun.endswith(('s', 'x')) else 's'}"
 
 
 def times_text(count: int) -> str:

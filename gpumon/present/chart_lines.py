@@ -5,7 +5,7 @@ from typing import Final
 
 from gpumon.core.metrics import METRICS, Unit
 from gpumon.core.timeline import Summary
-from gpumon.core.units import step_text, value_text
+from gpumon.core.units import of_text, step_text, value_text
 from gpumon.present.limits import limited_text
 from gpumon.present.metric_chart import MetricChart, Track
 from gpumon.present.metric_style import METRIC_ROLES
@@ -72,7 +72,7 @@ def _summary_text(summary: Summary | None, unit: Unit) -> str:
     if summary is None:
         return _NOT_MEASURED
     low, mean, high = (value_text(_rounded(value), unit) for value in summary)
-    return mean if low == high else f"{mean} ({low} to {high})"
+    return mean if low == high else f"{mean} ({of_text(low, high, 'to')})"
 
 
 def _rounded(value: float) -> float:

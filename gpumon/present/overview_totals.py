@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from gpumon.core.model import Device, Frame, Host, short_product_name
@@ -96,6 +97,7 @@ def _bars(view: ViewState, width: int, max_lines: int) -> list[Line]:
     return lines
 
 
+@lru_cache(maxsize=16)
 def _min_width(pair: tuple[Part, Part]) -> int:
     label, text = _label_width(pair), _text_width(pair)
     fixed = max((width_of(plain(part)) for part in pair if not isinstance(part, Gauge)), default=0)

@@ -35,7 +35,7 @@ def summary_lines(layout: SegmentLayout, width: int) -> list[Line]:
         (ACTIVE, f"in use {bytes_text(holes.active)}"),
         (PENDING, f"freed, waiting for stream {bytes_text(holes.pending)}"),
         (HOLE, f"free {bytes_text(holes.free)}"),
-        (MIXED, "in use and free"),
+        (MIXED, "both"),
     )
     legend = (span for glyph, text in parts for span in (Span(f" {glyph}", _ROLES[glyph]), Span(f" {text} ")))
     return [cut(totals, width), cut(legend, width)]

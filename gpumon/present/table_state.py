@@ -13,7 +13,8 @@ ASCENDING: Final = "▲"
 DESCENDING: Final = "▼"
 _OTHER_KEYS: Final = "sq"
 """Keys of the picker that are no column: the natural order, and close."""
-_TITLE_WIDTHS: Final = (20, 6, 4)
+_TITLE_WIDTHS: Final = ((2, 20), (1, 20), (1, 7), (1, 4))
+"""Cells between the entries of the picker, and those of a title, from the most to the least room."""
 
 
 def visible_columns(columns: Sequence[Column[RowT]], state: TableState) -> tuple[Column[RowT], ...]:
@@ -133,12 +134,12 @@ def sort_letters(columns: Iterable[Column[RowT]]) -> dict[str, Column[RowT]]:
 def sort_line(letters: Mapping[str, Column[RowT]], state: TableState, width: int) -> Line:
     """The columns and their letters in one line; the sorted one has its mark, and its letter reverses the order."""
     marks = sort_marks(state)
-    for title_width in _TITLE_WIDTHS:
-        spans = [Span(" sort by  ", Role.DIM)]
+    for gap, title_width in _TITLE_WIDTHS:
+        spans = [Span(f" sort by{' ' * gap}", Role.DIM)]
         for letter, column in letters.items():
             title = clipped(column.title(column.width).strip(), title_width)
-            spans += [Span(f"{letter} ", Role.ACCENT), Span(f"{title}{marks.get(column.id, '')}  ")]
-        spans += [Span("s ", Role.ACCENT), Span("unsorted")]
+            spans += [Span(f"{letter} ", Role.ACCENT), Span(f"{title}{marks.get(column.id, '')}{' ' * gap}")]
+        spans += [Span("s ", Role.ACCENT), Span("none")]
         if sum(len(span.text) for span in spans) <= width:
             break
     return cut(tuple(spans), width)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gpumon.core.step_classes import LABELS
-from gpumon.core.units import bytes_text, counted, short_time_text
+from gpumon.core.units import bytes_text, counted, of_text, short_time_text
 from gpumon.insight.bottlenecks.rank_comparison import RankComparison
 from gpumon.present.account_rows import TIME_WIDTH, class_role, class_row, indented
 from gpumon.present.paint.bar import fine_bar
@@ -54,7 +54,8 @@ def class_line(item: ClassTime, trace: Trace, width: int) -> Line:
     """A class: its name, its time and share, a bar, and the range over all steps."""
     spread = ""
     if width >= _MIN_RANGE_WIDTH and len(trace.steps) > 1:
-        spread = f" {ns_text(item.min_ns)} to {ns_text(item.max_ns)}".ljust(_RANGE_WIDTH)
+        low, high = ns_text(item.min_ns), ns_text(item.max_ns)
+        spread = (f" {of_text(low, high, 'to')}" if low != high else "").ljust(_RANGE_WIDTH)
     return class_row(item.name, item.time_ns / 1e9, trace.step_ns / 1e9, spread, width)
 
 

@@ -88,13 +88,15 @@ class Connection:
         connection: Its socket, in non-blocking mode.
         pid: The PID of its process, as the kernel reports it.
         now: Monotonic seconds.
+        is_foreign: Whether it belongs to another user.
 
     Attributes:
         probe: The state of the process; None until the probe has sent ``hello``.
     """
 
-    def __init__(self, connection: socket.socket, pid: int, now: float) -> None:
+    def __init__(self, connection: socket.socket, pid: int, now: float, *, is_foreign: bool = False) -> None:
         self.pid = pid
+        self._is_foreign = is_foreign
         self.probe: Probe | None = None
         self._socket = connection
         self._greeting_deadline = now + GREETING_SECONDS
@@ -213,7 +215,7 @@ class Connection:
         if isinstance(message, Reply):
             yield from self._handle_reply(message)
         elif isinstance(message, ProbedProcess) and self.probe is None:
-            self.probe = Probe(message, None, now)
+            self.probe = Probe(message, None, now, is_foreign=self._is_foreign)
             yield self.probe
         elif isinstance(message, ProbeReading) and self.probe is not None:
             self.probe = replace(self.probe, reading=message, arrived_monotonic=now)

@@ -37,12 +37,14 @@ class Probe:
         arrived_monotonic: When they arrived, in seconds of this host's monotonic clock.
         connected: Whether the probe can still answer. While a process is busy in one long call the connection stays,
             and the reading becomes old.
+        is_foreign: Whether it belongs to another user: root reads what it sends, but opens no path that it names.
     """
 
     process: ProbedProcess
     reading: ProbeReading | None
     arrived_monotonic: float
     connected: bool = True
+    is_foreign: bool = False
 
     @property
     def pid(self) -> int:

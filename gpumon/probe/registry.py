@@ -3,6 +3,7 @@
 Everything runs on the thread of `gpumon.probe.client.ProbeWatcher`, and no call blocks.
 """
 
+import os
 import selectors
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -178,7 +179,7 @@ class SocketRegistry:
         if reason or is_known:
             connection.close()
             return _socket_problem(path, reason) if reason else None
-        connected = entry.connection = Connection(connection, pid, now)
+        connected = entry.connection = Connection(connection, pid, now, is_foreign=uid != os.geteuid())
         self._process(path, connected, self._send_pace(connected), now)
         return self.problems.get(path)
 

@@ -70,8 +70,9 @@ class FrameSession:
         thresholds: Thresholds = DEFAULT_THRESHOLDS,
     ) -> None:
         self.stream = stream
-        self._seekable = stream if isinstance(stream, Seekable) else None  # once: Python 3.11 takes 20 µs to find out
-        self.is_this_host = self._seekable is None and isinstance(stream, Adjustable)
+        self.seekable = stream if isinstance(stream, Seekable) else None
+        """The stream if it is a recording. It is asked once: Python 3.11 takes 20 µs to find out."""
+        self.is_this_host = self.seekable is None and isinstance(stream, Adjustable)
         """Whether the frames come from a collector that gpumon started on this host."""
         self.recorded = None if self.is_this_host else _recorded_reports()
         """The probes and training jobs of a recording."""
@@ -104,12 +105,12 @@ class FrameSession:
     @property
     def is_paused(self) -> bool:
         """Whether the screen is paused. A recording itself pauses; live frames still go into the history."""
-        return self._frozen is not None if self._seekable is None else self._seekable.position.paused
+        return self._frozen is not None if self.seekable is None else self.seekable.position.paused
 
     def toggle_pause(self) -> None:
         """Pause, or resume."""
-        if self._seekable is not None:
-            self._seekable.set_paused(not self._seekable.position.paused)
+        if self.seekable is not None:
+            self.seekable.set_paused(not self.seekable.position.paused)
         elif self._frozen is not None:
             self._frozen = None
         elif self.store.frame is not None:
@@ -117,14 +118,14 @@ class FrameSession:
 
     def hide(self) -> None:
         """Pause a recording while another frame session is shown."""
-        if self._seekable is not None and not self.is_paused:
-            self._seekable.set_paused(True)
+        if self.seekable is not None and not self.is_paused:
+            self.seekable.set_paused(True)
             self._is_paused_by_hiding = True
 
     def unhide(self) -> None:
         """Resume a recording that `hide` has paused."""
-        if self._seekable is not None and self._is_paused_by_hiding:
-            self._seekable.set_paused(False)
+        if self.seekable is not None and self._is_paused_by_hiding:
+            self.seekable.set_paused(False)
         self._is_paused_by_hiding = False
 
     def adopt(self, earlier: Store | None) -> None:
@@ -170,7 +171,7 @@ class FrameSession:
     def silence_seconds(self) -> float:
         """How long no frame has arrived, if that is too long; otherwise, and for a recording, 0."""
         frame = self.store.frame
-        if frame is None or self._seekable is not None or self._frozen is not None:
+        if frame is None or self.seekable is not None or self._frozen is not None:
             return 0.0
         silence = time.monotonic() - self.arrived_at
         expected = max(frame.interval_seconds, frame.sweep.seconds or 0.0)
@@ -192,7 +193,7 @@ class FrameSession:
             frame=frame or _NO_FRAME,
             alerts=self._shown_alerts(frame, silence),
             source=source_text(self.stream, frame, paused=self.is_paused),
-            position="" if self._seekable is None else clock_text(self._seekable.position.seconds),
+            position="" if self.seekable is None else clock_text(self.seekable.position.seconds),
             silence_seconds=silence,
             is_this_host=self.is_this_host,
             alerts_over=tuple(self.alert_history.ended) if self._frozen is None else self._frozen.alerts_over,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from gpumon.health.alerts import DEFAULT_THRESHOLDS, DeviceFinding, Thresholds, hang_finding
@@ -70,6 +71,8 @@ class JobRegistry:
         self._is_reading = False
         self._is_stalled = False
         """Whether a job made no progress in the last reading."""
+        self._can_hang = True
+        """Whether a source showed progress in the last reading: without one, nothing is judged."""
         self._next_at: float | None = None
         self._read_seconds = 0.0
         """CPU time of the last reading: 0.1 s for 250 processes."""
@@ -121,9 +124,8 @@ class JobRegistry:
         if self._is_reading or frame.monotonic_seconds < (self._next_at or 0.0):
             return
         self._is_reading = True
-        rarely = min(
-            max(DEFAULT_SECONDS, self._read_seconds / self._cpu_share), _MAX_SECONDS * CPU_SHARE / self._cpu_share
-        )
+        most = _MAX_SECONDS * CPU_SHARE / self._cpu_share
+        rarely = min(max(DEFAULT_SECONDS, self._read_seconds / self._cpu_share), most) if self._can_hang else most
         pause = SHOWN_SECONDS if self._is_shown else STALLED_SECONDS if self._is_stalled else rarely
         self._next_at = frame.monotonic_seconds + pause - frame.interval_seconds / 2
         self._in_background(partial(self._read, frame, self._probes.probes, self._open_key), self._keep)
@@ -145,6 +147,8 @@ class JobRegistry:
 
     def _keep(self, reading: JobsReading) -> None:
         self._is_reading, self._is_stalled = False, reading.is_stalled
+        ranks = chain.from_iterable(reading.evidence.values())
+        self._can_hang = any(rank.progressed_monotonic is not None for rank in ranks)
         self._state = JobsState(reading.reports, is_read=True, frames=tuple(self._frames))
         self._ring_for_hangs()
         if self._is_shown:

@@ -270,7 +270,7 @@ class ProbeRegistry:
             history = None if key is None else self._history(probe.pid, key)
             if history is not None:
                 history.record(probe.arrived_monotonic, statistics)
-        if is_own(probe.pid):  # as root: paths of another user are not followed
+        if not probe.is_foreign:
             self.ooms.add(probe.pid, reading.oom_files)
 
     def _forget(self, probe: Probe) -> None:

@@ -3,7 +3,6 @@
 import gc
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import events, on
 
-from gpumon.core.heap import ReleaseSchedule, release_unused
 from gpumon.core.inbox import Bell
 from gpumon.core.problems import CommandError
 from gpumon.core.timeline import DEFAULT_HISTORY_SECONDS
@@ -19,17 +17,17 @@ from gpumon.health.alerts import DEFAULT_THRESHOLDS, Thresholds
 from gpumon.present.palette import Palette
 from gpumon.present.top_line import TABS
 from gpumon.session.alert_notifier import NO_NOTICES, NotifySettings
-from gpumon.session.app_session import AppSession, Bells, Demand
+from gpumon.session.app_session import AppSession, Bells
 from gpumon.session.probe_registry import Watcher
-from gpumon.streams.base import Seekable, Stream
+from gpumon.streams.base import Stream
 from gpumon.ui import messages, terminal
 from gpumon.ui.base_app import BaseApp
+from gpumon.ui.drawing import Drawing
 from gpumon.ui.keymap import TAB_BINDINGS, Bindings, check_keymap, key, key_text
 from gpumon.ui.navigation import Navigation, screen_class
 from gpumon.ui.notifications import Notifications
 from gpumon.ui.process_actions import ProcessActions
 from gpumon.ui.run_controller import RunController
-from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.widgets.table_view import TableView
 
@@ -39,14 +37,11 @@ if TYPE_CHECKING:
     from gpumon.fleet.settings import FleetSource
 
 _SEEK_SECONDS: Final = 10.0
-_SILENCE_TICK_SECONDS: Final = 0.5
 _NOTICE_SECONDS: Final = 10.0
 _SWITCH_SECONDS: Final = 0.001
 """How long a thread that decodes a frame keeps a key waiting: Python's 5 ms would be spent several times per key."""
 _FREEZE_SECONDS: Final = 3.0
 """After the start, when the modules of the first screens are imported."""
-_PROBES_DELAY_SECONDS: Final = 0.3
-"""gpumon starts to search for probes this long after the first frame was drawn."""
 
 
 def _commands() -> "type[Provider]":
@@ -141,21 +136,20 @@ class GpumonApp(BaseApp):
             fleet=fleet,
         )
         self.navigation = Navigation(self, self.session)
+        self.drawing = Drawing(self, self.session, self.navigation, self._tab_keys)
         self.notifications = Notifications(self, self.session, notices, partial(terminal.write, self))
         self.session.recorder.report = self.say
         self._handlers = self._message_handlers()
-        self._are_probes_due = False
-        self._release = ReleaseSchedule(time.monotonic())
 
     def _message_handlers(self) -> Mapping[type[messages.AppMessage], Callable[[Any], object]]:
         """What answers each message that a screen, a widget or a thread sends to the app."""
-        session, tables = self.session, self.session.tables
+        session, tables, drawing = self.session, self.session.tables, self.drawing
         processes = ProcessActions(self, session)
-        runs = RunController(self, session, self.draw, self.set_timer)
+        runs = RunController(self, session, drawing.draw, self.set_timer)
         return {
-            messages.FramesArrived: self.drain_frames,
-            messages.ViewStateRequested: self.redraw,
-            messages.ProbesChanged: self.drain_probes,
+            messages.FramesArrived: drawing.drain_frames,
+            messages.ViewStateRequested: drawing.redraw,
+            messages.ProbesChanged: drawing.drain_probes,
             messages.ProbeRequested: self.send_probe_request,
             messages.AcknowledgeRequested: self.acknowledge,
             messages.RunsChanged: runs.drain_soon,
@@ -180,8 +174,7 @@ class GpumonApp(BaseApp):
             self.navigation.open("fleet")
         if self._notice:
             self.notify(self._notice, severity="warning", timeout=_NOTICE_SECONDS, markup=False)
-        self.set_interval(_SILENCE_TICK_SECONDS, self.check_silence)
-        self.screen_change_signal.subscribe(self, lambda _: self._release.note_closed(time.monotonic()))
+        self.drawing.start()
         sys.setswitchinterval(_SWITCH_SECONDS)
         self.set_timer(_FREEZE_SECONDS, exclude_modules_from_collection)
         self.session.start()
@@ -191,64 +184,20 @@ class GpumonApp(BaseApp):
         """Let the part that a message concerns answer it."""
         self._handlers[type(message)](message)
 
-    # Drawing
-
-    def drain_frames(self, _: messages.FramesArrived) -> None:
-        """Apply every frame that has arrived, then draw once."""
-        session = self.session
-        had_several_devices = self.navigation.has_several_devices
-        session.drain_frames()
-        if self.navigation.has_several_devices != had_several_devices:
-            self.refresh_bindings()
-        if isinstance(session.stream, Seekable) or not session.shown.is_paused:
-            self.draw()
-        if not self._are_probes_due and session.home.is_this_host and session.home.store.frame is not None:
-            self._are_probes_due = True
-            self.set_timer(_PROBES_DELAY_SECONDS, session.probes.start)
-
-    def redraw(self, _: messages.ViewStateRequested | None = None) -> None:
-        """Draw for a screen that needs it, also while the screen is paused."""
-        self.session.drain_frames()
-        self.draw()
-
-    def drain_probes(self, _: messages.ProbesChanged) -> None:
-        """Apply the probes' messages; statistics are drawn with the next frame, so that both are of one moment."""
-        if self.session.probes.drain():
-            self.draw()
-
-    def draw(self) -> None:
-        """Let the screen on top draw."""
-        demands = [screen.demand for screen in self.screen_stack if isinstance(screen, ViewScreen)]
-        if self.session.shows_host and not self.navigation.overview.is_of_fleet:
-            self.session.close_guest()  # the user has left the host
-            self.refresh_bindings()
-        self.session.set_demand(Demand.of_all(demands))
-        if self.is_running and isinstance(self.screen, ViewScreen) and self.screen.is_mounted:
-            state = self.session.view_state(terminal.sent_bytes(self))
-            if state is not None:
-                self.screen.draw(state, self._tab_keys)
-
-    def check_silence(self) -> None:
-        """Draw while values grow old: no frame rings a bell for that. Release the memory of closed screens."""
-        if self.session.shown.silence_seconds:
-            self.draw()
-        if self._release.is_due(time.monotonic()):
-            release_unused()
-
     def on_key(self, event: events.Key) -> None:
         """Count the keys after which the tour of the demo disappears."""
         if self.session.count_tour_key(ends=event.key == "escape"):
-            self.draw()
+            self.drawing.draw()
 
     def send_probe_request(self, message: messages.ProbeRequested) -> None:
         """Send a request to a probe."""
         self.session.shown_probes.request(message.number, message.probe, message.kind, **message.options)
-        self.draw()
+        self.drawing.draw()
 
     def acknowledge(self, message: messages.AcknowledgeRequested) -> None:
         """Leave an alert out of the header, or take that back."""
         self.session.acknowledge(message.alert)
-        self.draw()
+        self.drawing.draw()
 
     # Keys
 
@@ -259,7 +208,7 @@ class GpumonApp(BaseApp):
     def add_hosts(self, message: messages.HostsAdded) -> None:
         """Read hosts through ssh, and show them."""
         self.session.read_hosts(message.hosts)
-        self._tab_keys = {tab.name: tab.key for tab in TABS if tab.name in {*self._tab_keys, "Fleet"}}
+        self._tab_keys.update({tab.name: tab.key for tab in TABS if tab.name == "Fleet"})
         self.navigation.open("fleet")
 
     def legend(self) -> str:
@@ -267,11 +216,11 @@ class GpumonApp(BaseApp):
 
     def action_pause(self) -> None:
         self.session.toggle_pause()
-        self.draw()
+        self.drawing.draw()
 
     def action_change_pace(self, direction: int) -> None:
         self.session.change_pace(direction)
-        self.draw()
+        self.drawing.draw()
 
     def action_seek(self, seconds: float) -> None:
         self.session.seek_by(seconds)
@@ -287,7 +236,7 @@ class GpumonApp(BaseApp):
 
     def action_record(self) -> None:
         self.session.recorder.toggle()
-        self.draw()
+        self.drawing.draw()
 
     def action_notify_when(self) -> None:
         self.notifications.choose()
@@ -300,7 +249,7 @@ class GpumonApp(BaseApp):
             return
         self.navigation.go_home()  # the other screens may be about GPUs that are not shown now
         self.refresh_bindings()
-        self.redraw()
+        self.drawing.redraw()
 
     async def action_ask_to_quit(self) -> None:
         """Quit, but ask first while a workload that was started here is running."""

@@ -114,10 +114,15 @@ def _rendered(changed: Sequence[_Cells]) -> list[Piece]:
     lines: dict[Widget, tuple[int, list[Strip]]] = {}
     segments: dict[tuple[Widget, int], list[Segment]] = {}
     pieces = []
+    # The colors of roles are none that Textual must replace.
+    filters = [item for item in changed[0].front.widget.app.get_line_filters() if not isinstance(item, ANSIToTruecolor)]
     for y, begin, end, (widget, region, shown) in changed:
         if isinstance(widget, LineWidget):
             if (widget, y) not in segments:
-                segments[widget, y] = _filtered(widget, widget.line_segments(y - region.y))
+                line = widget.line_segments(y - region.y)
+                for item in filters:
+                    line = item.apply(line, widget.background_colors[1])
+                segments[widget, y] = line
             pieces.append(Piece(begin, y, cropped(segments[widget, y], begin - region.x, end - region.x)))
             continue
         if widget not in lines:
@@ -127,14 +132,6 @@ def _rendered(changed: Sequence[_Cells]) -> list[Piece]:
         first, strips = lines[widget]
         pieces.append(Piece(begin, y, cropped(strips[y - first], begin - shown.x, end - shown.x)))
     return pieces
-
-
-def _filtered(widget: Widget, segments: list[Segment]) -> list[Segment]:
-    """The segments as the theme without colors wants them; the colors of roles are none that Textual must replace."""
-    for item in widget.app.get_line_filters():
-        if not isinstance(item, ANSIToTruecolor):
-            segments = item.apply(segments, widget.background_colors[1])
-    return segments
 
 
 def cropped(strip: Iterable[Segment], begin: int, end: int) -> list[Segment]:

@@ -20,6 +20,8 @@ from textual.keys import KEY_TO_UNICODE_NAME
 
 from gpumon.ui.partial_update import render_partial_update
 
+_IDLE_SECONDS = 0.5
+_ROUNDS_AFTER_INPUT = 3
 _UNREADABLE_KEY = "unreadable"
 """No binding has this name."""
 
@@ -35,11 +37,19 @@ class TolerantParser(XTermParser):
 
 
 class PromptSelector(selectors.SelectSelector):
-    """A selector that waits for input only: at its end, Textual waits 0.1 s for a selector without a file."""
+    """A selector that waits for input only: at its end, Textual waits 0.1 s for a selector without a file.
+
+    Textual wakes up ten times a second, because a lone ESC becomes a key after a time. Without input, twice is enough.
+    """
+
+    _idle_rounds = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """The files that are ready, at once if there is none to wait for."""
-        return super().select(timeout) if self.get_map() else []
+        is_idle = self._idle_rounds > _ROUNDS_AFTER_INPUT
+        ready = super().select(_IDLE_SECONDS if is_idle else timeout) if self.get_map() else []
+        self._idle_rounds = 0 if ready else self._idle_rounds + 1
+        return ready
 
 
 def _set_variables(stylesheet: Stylesheet, variables: dict[str, str]) -> None:

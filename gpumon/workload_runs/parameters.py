@@ -99,7 +99,7 @@ class WorkloadParameter:
         unit = f" {self.unit}" if self.unit else ""
         if self.minimum is None or self.maximum is None:
             return f"a number{unit}"
-        return f"{self.minimum:g} to {self.maximum:g}{unit}"
+        return f"{self.minimum:.9g} to {self.maximum:.9g}{unit}"
 
 
 def parse_parameter(raw: Mapping[str, Any]) -> WorkloadParameter:

@@ -232,6 +232,21 @@ def test_the_gpu_is_matched_by_uuid_and_its_metrics_join_the_result(environment:
     assert figures["sm_clock"]["repetitions"] >= 1
 
 
+def test_a_mig_instance_is_the_only_device_of_a_run(environment: Environment, tmp_path: Path) -> None:
+    environment |= {"NVML_MOCK_MIG": "1:2"}
+    workload = tmp_path / "config" / "gpumon" / "workloads" / "count.py"
+    shown = 'context.step(__import__("os").environ["CUDA_VISIBLE_DEVICES"])'
+    workload.write_text(WORKLOAD.replace('context.step("Counting.")', shown))
+    by_label, by_uuid = (
+        of_kind("step", events(run("run", "count", "--device", device, "--json", env=environment).stdout))
+        for device in ("1:1", "MIG-a5000011")
+    )
+    assert by_label[0]["text"] == by_uuid[0]["text"] == "MIG-a5000011-4d6f-5b6b-8c01-000000000001"
+    unknown = run("run", "count", "--device", "1:2", env=environment)
+    assert (unknown.returncode, unknown.stdout) == (3, "")
+    assert "There is no GPU 1:2. Devices of this host: 0, 1, 1:0, 1:1." in unknown.stderr
+
+
 def test_without_a_gpu_a_run_uses_the_cpu(environment: Environment) -> None:
     if Path("/proc/driver/nvidia/version").exists():
         pytest.skip("this host has a GPU")

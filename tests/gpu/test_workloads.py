@@ -232,7 +232,7 @@ def test_nothing_is_left_after_a_signal(number: signal.Signals) -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
 def test_a_program_to_copy_runs_on_a_gpu(program: Path, tmp_path: Path) -> None:
-    command = [os.environ.get("GPUMON_TEST_PYTHON", sys.executable), program]
+    command = [os.environ.get("GPUMON_TEST_PYTHON", sys.executable), str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path)
     print(f"\n{program.stem}:\n{done.stdout}")
     assert (done.returncode == 0 and done.stdout) or done.stderr.endswith("Needs cupy.\n"), done.stderr

@@ -36,7 +36,7 @@ def test_the_api_imports_what_a_function_needs_when_it_is_called() -> None:
 FIRST_PICTURE = """
     cli: appearance commands config config_file entry group notify_config options output quick screen
     core: ascii_fallback collector_contract device_use episodes frames heap inbox json_fields json_text limits
-        metrics model ownership problem_table problems procfs state_file store text text_table throttle_reasons
+        metrics model notebook ownership problem_table problems procfs state_file store text text_table throttle_reasons
         timeline units xids
     health: alerts alerts.errors alerts.history alerts.links alerts.memory
         alerts.model alerts.rule alerts.rules alerts.thermal alerts.tracking
@@ -48,9 +48,9 @@ FIRST_PICTURE = """
         pace probe_registry process_registry recorder run_registry signal_controller table_memory view_state
         wait_registry workload_controller
     streams: base child live
-    ui: app base_app keymap messages navigation notifications partial_update process_actions run_controller
+    ui: app base_app drawing keymap messages navigation notifications partial_update process_actions run_controller
         screens screens.base screens.overview terminal textual_fixes themes widgets widgets.filter_bar
-        widgets.footer widgets.heat_map_view widgets.line_table widgets.table_view widgets.text_lines
+        widgets.footer widgets.gpu_chart widgets.heat_map_view widgets.line_table widgets.table_view widgets.text_lines
 """
 """The modules of gpumon, by room, that are imported when the overview shows its first values.
 

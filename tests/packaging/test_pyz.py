@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -105,11 +106,16 @@ def test_the_real_file_runs_its_collector(nvml_mock: NvmlMock, tmp_path: Path) -
         assert archive.testzip() is None
 
 
-def test_the_notes_of_a_release_are_a_section_of_the_changelog() -> None:
+def test_the_notes_of_a_release_are_the_section_of_its_tag() -> None:
     command = [sys.executable, str(ROOT / "packaging" / "release_notes.py")]
-    done = subprocess.run([*command, "Unreleased"], capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     assert done.stdout.startswith("### ")
-    assert subprocess.run([*command, "99.0.0"], capture_output=True, timeout=20, check=False).returncode == 1
+    other = subprocess.run([*command, "v99.0.0"], capture_output=True, text=True, timeout=20, check=False)
+    assert f"v99.0.0 is not v{__version__}" in other.stderr
+    notes = runpy.run_path(command[1])["notes"]
+    assert notes("# C\n## [2.0.0] - 2027\n\nnew\n## [1.0.0]\n\nold\n", "1.0.0") == "old\n"
+    with pytest.raises(ValueError, match=r"no section 3\.0\.0"):
+        notes("# C\n## [2.0.0]\n\nnew\n", "3.0.0")
 
 
 def test_recipes_name_the_port_and_version_of_the_code() -> None:

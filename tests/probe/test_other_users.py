@@ -75,7 +75,7 @@ def test_root_reads_and_ends_what_it_has_loaded(pid: int, home: Path) -> None:
     watcher.start()
     try:
         probe = waited(lambda: watcher.probes.get(pid))
-        assert probe.process.own_pid == pid
+        assert (probe.process.own_pid, probe.is_foreign) == (pid, True)
         number = watcher.ask(pid, "stacks")
         answers = waited(lambda: [one for one in watcher.inbox.drain() if isinstance(one, Answer)])
         assert [(answer.id, answer.problem) for answer in answers] == [(number, None)]

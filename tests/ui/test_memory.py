@@ -96,7 +96,7 @@ async def test_processes_are_matched_with_probes_once_for_each_draw(
         await training.open(pilot)
         monkeypatch.setattr("gpumon.operations.waterfall.owners_of", count)
         monkeypatch.setattr("gpumon.operations.gpu_processes.owners_of", count)
-        training.app.draw()
+        training.app.drawing.draw()
         assert len(calls) == 1
 
 
@@ -204,7 +204,7 @@ async def test_how_far_pytorch_is_in_words(training: Training, state: ProbeState
         await training.open(pilot)
         training.watcher.inbox.put(probe(77, at=BEGAN + 19, state=state, process={"rank": 1}, problem=why))
         await pilot.pause()
-        training.app.draw()
+        training.app.drawing.draw()
         await pilot.pause()
         assert re.search(rf"PID 77 rank 1 .*{re.escape(words)}", screen_text(training.app))
         assert isinstance(training.app.screen, MemoryScreen)
@@ -218,15 +218,15 @@ async def test_old_figures_say_their_age_and_a_probe_that_has_gone_leaves(traini
         await training.open(pilot)
         assert " old" not in screen_text(training.app)
         training.seconds += 2.0
-        training.app.draw()
+        training.app.drawing.draw()
         assert " old" not in screen_text(training.app)
         training.seconds += 5.0
-        training.app.draw()
+        training.app.drawing.draw()
         await pilot.pause()
         assert "! 7s old  python train.py" in screen_text(training.app)
         training.watcher.inbox.put(silent(probe(PID, statistics())))
         await pilot.pause()
-        training.app.draw()
+        training.app.drawing.draw()
         await pilot.pause()
         assert "A▒ PID 4000 " in screen_text(training.app)
         assert "gpumon watch" in screen_text(training.app)

@@ -100,10 +100,10 @@ async def test_silence_makes_every_row_old() -> None:
     async with app.run_test(size=(120, 30)) as pilot:
         stream.put(machine(4))
         await pilot.pause()
-        app.check_silence()
+        app.drawing.check_silence()
         assert "STALE" not in screen_text(app), "one late frame is no silence"
         app.session.shown.arrived_at -= 30
-        app.check_silence()
+        app.drawing.check_silence()
         await pilot.pause()
         shown = screen_text(app)
         assert shown.count("STALE 30s") == 4
@@ -121,7 +121,7 @@ async def test_a_pause_is_no_silence(stream: FakeStream) -> None:
         stream.put(machine(2))
         await pilot.press("space")
         app.session.shown.arrived_at -= 30
-        app.check_silence()
+        app.drawing.check_silence()
         await pilot.pause()
         assert "STALE" not in screen_text(app)
 

@@ -39,7 +39,7 @@ async def test_segments_are_asked_for_and_drawn_by_pool_and_stream(training: Tra
         assert re.search(r"512 MiB   432 MiB   232 MiB  █+·+[▒█]+·+", text)
         assert re.search(r"256 MiB  64.0 MiB  64.0 MiB  █+▓+·+ ", text)
         training.seconds += 75
-        training.app.draw()
+        training.app.drawing.draw()
         await pilot.pause()
         assert "Read 70s ago" in screen_text(training.app)
 
@@ -48,7 +48,7 @@ async def test_segments_that_were_cut_refused_or_that_do_not_come(training: Trai
     async with training.app.run_test(size=(120, 40)) as pilot:
         await opened_segments(training, pilot)
         training.seconds += 9
-        training.app.draw()
+        training.app.drawing.draw()
         await pilot.pause()
         assert "No response after 9s" in screen_text(training.app)
         await pilot.press("r")
@@ -70,7 +70,7 @@ async def test_rows_are_made_once_for_a_map_and_a_width(training: Training) -> N
         await pilot.pause()
         table = screen.query_one("#segments", LineTable)
         drawn = table.rows
-        training.app.draw()
+        training.app.drawing.draw()
         assert table.rows is drawn
         await pilot.resize_terminal(100, 40)
         await pilot.pause()

@@ -87,7 +87,7 @@ async def test_s_picks_the_column_to_sort_by_and_the_same_letter_reverses() -> N
         await show(pilot)
         assert screen_lines(app)[0].rstrip() == " Name       Mem User"
         await pilot.press("s")
-        assert "n Name  m Mem  s unsorted" in screen_lines(app)[-1]
+        assert "n Name  m Mem  s none" in screen_lines(app)[-1]
         assert screen_lines(app)[1].startswith("▸train") or " train" in screen_lines(app)[1], "the table stays visible"
         await pilot.press("n")
         assert app.names == ["eval", "idle", "serve", "train"]

@@ -11,6 +11,9 @@ TASKS: Final = (
     ("sort by memory", ("M",), "Memory▼"),
     ("the temperature of the last minutes", ("enter",), "Temperature  56 of 92 °C"),
     ("less time in a chart", ("enter", "z"), "1 s/col"),
+    ("an idle GPU", (), "no GPU is free"),
+    ("run matmul", ("5", "slash", *"mat", "enter"), "matmul"),
+    ("an example of an explained error", ("7", "down", "enter"), "List the processes that hold GPU memory"),
     ("compare GPUs", ("enter", "o", "down", "enter", "escape"), "GPU 1"),
     ("a process and its memory", ("2",), "69.3"),
     ("why an alert", ("6",), "What"),
@@ -21,6 +24,7 @@ TASKS: Final = (
     ("another host", ("9",), "gpumon fleet --hosts"),
     ("the meaning of tensor", ("question_mark", "end"), "activity of the tensor cores"),
     ("what gpumon costs", ("C",), "CPU"),
+    ("compare all GPUs", ("v",), "GPU utilization of 8 GPUs over time"),
 )
 
 
@@ -35,4 +39,4 @@ async def test_every_task_takes_few_keys() -> None:
             await pilot.press(*keys)
             await seen(pilot, text)
             await pilot.press("escape", "escape", "1")
-            assert " Owner" in screen_text(app), name
+            assert "Processes on GPU" in screen_text(app), name

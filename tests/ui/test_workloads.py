@@ -225,7 +225,7 @@ async def test_one_workload_at_a_time_on_a_device(tiny: Path) -> None:
         assert len(app.session.workloads.registry.runs) == 1
         say(tiny, "1")
         await until(pilot, lambda: not app.session.workloads.registry.running)
-        app.draw()
+        app.drawing.draw()
         assert not form.query_one("#start", Button).disabled, "it is free again"
 
 

@@ -46,3 +46,11 @@ def test_a_wrong_product_is_found(run_workload: RunWorkload, tmp_path: Path) -> 
     ran = run_workload(probe, max_size=64, repetitions=1)
     assert ran.exit_code == 1
     assert ran.result["why"] == "Wrong results: the product of 16 x 16, the product of 64 x 64."
+
+
+def test_a_busy_host_is_named(run_workload: RunWorkload, tmp_path: Path) -> None:
+    probe = tmp_path / "probe.py"
+    probe.write_text(probe_of("sync") + "os.getloadavg = lambda: (1e3, 0, 0)\n")
+    ran = run_workload(probe, max_size=64, repetitions=1)
+    assert ran.result["verdict"] == "ok"
+    assert "The load average was 1000.0 on" in ran.result["why"]

@@ -119,6 +119,7 @@ class _Run:
 
     def _execute(self) -> int:
         from _kit.context import judged, result_fields
+        from _kit.host import busy_notes
 
         workload = _load(self._file)
         if self._device == "cpu" and workload.why_not_cpu:
@@ -130,6 +131,7 @@ class _Run:
             self._watch_memory(context)
             self._reporter.send("answer", value=workload.parts[self._part](context))
             return 0
+        notes = [] if context.on_gpu else busy_notes()
         self._plan(workload.uses(context))
         self._watch_memory(context)
         verdict = Verdict(Outcome.CANCELLED, "")
@@ -137,7 +139,7 @@ class _Run:
             verdict = _run_workload(workload, context)
         elif not context.cancelled:
             raise UnsupportedError("The start was not confirmed.")
-        verdict = judged(verdict, context)
+        verdict = judged(verdict, context, notes)
         context.report_memory()
         results = sorted(context.results, key=lambda result: result.name != workload.main_metric)
         self._send_result(result_fields(verdict, results))

@@ -260,8 +260,14 @@ def result_fields(verdict: Verdict, results: list[Result]) -> dict[str, Any]:
     return {"verdict": verdict.kind.value, "why": verdict.why, "figures": [asdict(result) for result in results]}
 
 
-def judged(verdict: Verdict, context: Context) -> Verdict:
-    """Returns the final verdict: a run that measured nothing, checked nothing or was cut short is never OK."""
+def judged(verdict: Verdict, context: Context, notes: Sequence[str]) -> Verdict:
+    """Returns the final verdict: a run that measured nothing, checked nothing or was cut short is never OK.
+
+    Args:
+        verdict: The verdict of the workload.
+        context: The run.
+        notes: What may have slowed the run down, for a verdict on what was measured.
+    """
     if context.cancelled:
         return Verdict(Outcome.CANCELLED, f"The workload was stopped before its end. {verdict.why}".strip())
     if verdict.kind in (Outcome.OK, Outcome.WARN):
@@ -269,4 +275,5 @@ def judged(verdict: Verdict, context: Context) -> Verdict:
             return Verdict(Outcome.FAIL, "Nothing was measured.")
         if not context.checked:
             return Verdict(Outcome.FAIL, "No result was checked.")
+        return Verdict(verdict.kind, " ".join([verdict.why, *notes]))
     return verdict

@@ -20,6 +20,7 @@ from _kit.hierarchy_kernels import (
     strided_kernel,
 )
 from _kit.kernels import compiled, resources_of
+from _kit.memory import size_text
 from _kit.timing import device_seconds, hold, median
 
 if TYPE_CHECKING:
@@ -42,11 +43,6 @@ _OCCUPIED_THREADS = 256
 _MAX_SHARED_BYTES = 48 * _KIBIBYTE
 """Shared memory that a block may have without a setting of the kernel."""
 _WORD_MASK = 0xFFFFFFFF
-
-
-def size_text(size: float) -> str:
-    """Returns a size in KiB or MiB."""
-    return f"{size / _KIBIBYTE:.0f} KiB" if size < _MEBIBYTE else f"{size / _MEBIBYTE:.3g} MiB"
 
 
 def _sources() -> dict[str, str]:

@@ -1,9 +1,13 @@
-"""Properties of the host around a GPU, from /proc and sysfs: PCIe link, NUMA node, host memory."""
+"""Properties of the host around a GPU, from /proc and sysfs: PCIe link, NUMA node, host memory, load."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Optional
+
+_BUSY_LOAD = 0.7
+"""Load average per core from which other processes slow a run down."""
 
 
 def host_free_bytes(meminfo: Path = Path("/proc/meminfo")) -> Optional[int]:
@@ -15,6 +19,14 @@ def host_free_bytes(meminfo: Path = Path("/proc/meminfo")) -> Optional[int]:
     except (OSError, ValueError, IndexError):
         return None
     return None
+
+
+def busy_notes() -> list[str]:
+    """Returns a warning if other processes keep the CPU busy, so that the CPU looks slower than it is."""
+    load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    if load < _BUSY_LOAD * cores:
+        return []
+    return [f"The load average was {load:.1f} on {cores} CPU cores before the run: an idle host is faster."]
 
 
 def link_causes(folder: Path) -> tuple[list[str], list[str]]:

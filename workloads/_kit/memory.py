@@ -26,6 +26,14 @@ def budget_of(limit_bytes: int, free_bytes: int, min_bytes: int) -> int:
     return budget
 
 
+def size_text(size: float) -> str:
+    """Returns ``1 KiB``, ``16 MiB`` or ``1 GiB``."""
+    for unit, name in ((GIBIBYTE, "GiB"), (1 << 20, "MiB")):
+        if size >= unit:
+            return f"{size / unit:.4g} {name}"
+    return f"{size / 1024:.4g} KiB"
+
+
 def memory_of(torch: Any, device: Any) -> dict[str, int]:
     """Returns the state of the allocator in bytes; zeros before its first use."""
     stats = torch.cuda.memory_stats_as_nested_dict(device)

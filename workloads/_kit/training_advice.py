@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Optional
 
 from _kit.models import Model
@@ -22,8 +21,6 @@ _NEAR = 0.95
 """A variant this near to the fastest is as fast."""
 KNEE = 0.9
 """The knee of a sweep is the smallest batch with this share of the best throughput."""
-_BUSY_LOAD = 0.7
-"""Load average per core from which other processes slow a run down."""
 _ADAM_BYTES = 16
 """Bytes per parameter for weight, gradient and the two states of Adam, in float32."""
 _SAMPLES = 1_000_000
@@ -190,14 +187,6 @@ def _pays_off(compiled: Measured, eager: Measured) -> str:
     saved = eager.step_seconds - compiled.step_seconds
     extra = max(0.0, compiled.first_seconds - eager.first_seconds)
     return f"The first step takes {extra:.3g} s longer, which {extra / saved:,.0f} steps win back."
-
-
-def busy_notes() -> list[str]:
-    """Returns a warning if other processes keep the CPU busy, so that the CPU looks slower than it is."""
-    load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
-    if load < _BUSY_LOAD * cores:
-        return []
-    return [f"The load average was {load:.1f} on {cores} CPU cores before the run: an idle host is faster."]
 
 
 def rate_text(rate: float, unit: str = "FLOP/s") -> str:

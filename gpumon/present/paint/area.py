@@ -48,6 +48,7 @@ _CHARACTERS: Final = (" ", *(chr(_BLANK + dots) for dots in range(1, 256)))
 class Form(Enum):
     """How a series is drawn."""
 
+    __hash__ = object.__hash__  # as that of `Role`: it is part of the key of every column
     AREA = "area"
     """Filled from the axis to the mean; a thin line continues to the highest value of the column."""
     LINE = "line"

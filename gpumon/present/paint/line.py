@@ -1,6 +1,6 @@
 """A line of a screen as data: spans of text, each with a role. Lines are compared to find which rows changed."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import Enum
 from functools import lru_cache
 from textwrap import wrap
@@ -167,11 +167,18 @@ def changed_ranges(before: Line, after: Line) -> list[CellRange]:
     """
     if before == after:
         return []
-    old = dict(_placed(before))
+    shared = end = 0
+    for one, other in zip(before, after):  # noqa: B905 - up to the end of the shorter one
+        if one != other:
+            break
+        shared, end = shared + 1, end + width_of(one.text)
+    old, old_end = {}, end
+    for span in before[shared:]:
+        old[old_end] = span
+        old_end += width_of(span.text)
     ranges: list[CellRange] = []
-    end = 0
-    for begin, span in _placed(after):
-        end = begin + width_of(span.text)
+    for span in after[shared:]:
+        begin, end = end, end + width_of(span.text)
         previous = old.get(begin)
         if previous == span:
             continue
@@ -180,18 +187,9 @@ def changed_ranges(before: Line, after: Line) -> list[CellRange]:
             ranges[-1] = CellRange(ranges[-1].begin, last)
         else:
             ranges.append(CellRange(first, last))
-    old_end = sum(width_of(span.text) for span in before)
     if old_end > end:
         ranges.append(CellRange(end, old_end))
     return ranges
-
-
-def _placed(spans: Line) -> Iterator[tuple[int, Span]]:
-    """The spans with the cell at which they begin."""
-    begin = 0
-    for span in spans:
-        yield begin, span
-        begin += width_of(span.text)
 
 
 def _changed_cells(begin: int, before: Span, after: Span) -> CellRange:

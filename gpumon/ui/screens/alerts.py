@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 from textual import on
 from textual.app import ComposeResult
 
-from gpumon.health.alerts import Severity
+from gpumon.health.alerts import JOB_HANGS, Severity
 from gpumon.present.alerts import (
     ALERT_COLUMNS,
     AlertRow,
@@ -96,10 +96,14 @@ class AlertsScreen(ViewScreen[None]):
         self.follow_conditions()
 
     @on(LineTable.RowChosen)
-    def open_device(self, chosen: LineTable.RowChosen) -> None:
-        """Opens the screen of the GPU that the selected alert concerns."""
+    async def open_subject(self, chosen: LineTable.RowChosen) -> None:
+        """Open the GPU that the selected alert concerns, or the jobs if one hangs."""
         row = self._alerts.row(chosen.key)
-        if row is not None and row.alert.device_key is not None:
+        if row is None:
+            return
+        if row.alert.id == JOB_HANGS:
+            await self.run_action("app.open_screen('jobs')")
+        elif row.alert.device_key is not None:
             self.app.push_screen(DeviceScreen(row.alert.device_key))
 
     def conditions(self) -> Mapping[str, bool]:

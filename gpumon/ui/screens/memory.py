@@ -220,10 +220,11 @@ A GPU'S MEMORY
         return [*hints, *lines, axis_line(window, now, cursor, moment)]
 
     def conditions(self) -> Mapping[str, bool]:
+        is_live = self._state is not None and self._state.is_this_host
         is_changeable = self._state is not None and self._state.is_changeable
         return {
             **super().conditions(),
-            "segments": self.is_chosen or self._unprobed_pid is not None,
+            "segments": (self.is_chosen and is_live) or self._unprobed_pid is not None,
             "empty_cache": self.is_chosen and is_changeable,
             "explain_oom": bool(self._ooms),
             "acknowledge": bool(self._oom_alerts),

@@ -6,16 +6,13 @@ from typing import ClassVar, Final
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal
 from textual.widgets import Static
 
 from gpumon.core.model import Device, Frame, Process
-from gpumon.operations.gpu_processes import largest_allocator
-from gpumon.present.device_table import DeviceRow, copied_text, device_rows, notable_state
+from gpumon.present.device_table import DeviceRow, copied_text, device_rows
 from gpumon.present.first_run import first_run_lines, tour_line
 from gpumon.present.header import banner
 from gpumon.present.heat_map import heat_map_height
-from gpumon.present.overview_chart import ChartSection, chart_section
 from gpumon.present.overview_plan import HEAT_MAP_FROM, OverviewPlan, plan_overview
 from gpumon.present.overview_table import overview_columns, overview_line
 from gpumon.present.overview_totals import totals_lines
@@ -37,6 +34,7 @@ from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import SignalRequested, ViewStateRequested
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.widgets.footer import Footer
+from gpumon.ui.widgets.gpu_chart import SLOW_SECONDS, GpuChart
 from gpumon.ui.widgets.heat_map_view import HeatMapView
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.table_view import TableView
@@ -46,8 +44,6 @@ MIN_WIDTH: Final = 60
 MIN_HEIGHT: Final = 10
 _BANNER_LINES: Final = ((30, 3), (20, 2), (0, 1))
 """Heights of terminals, and how many lines of the banner they have."""
-_SLOW_SECONDS: Final = 2.0
-"""The totals, the chart and the values next to it are drawn at this pace: as many lines as the tables have."""
 
 
 class _View(Enum):
@@ -107,12 +103,11 @@ A GPU
         """All devices."""
         self._selected_key: str | None = None
         """The device whose chart and processes are shown."""
-        self._drawn: tuple[tuple[object, ...], ChartSection] | None = None
-        """The chart, and what it was drawn for."""
         self._drawn_totals: tuple[tuple[object, ...], Sequence[Line]] | None = None
         """The totals, and what they were drawn for."""
         self._listed: tuple[tuple[object, ...], Sequence[ProcessRow]] | None = None
-        """The rows of processes, and what they were made of."""
+        """The rows of processes, and what they were made for."""
+        self._shown_rows: Sequence[ProcessRow] = ()
         self._view = 0
         """How often another view was requested."""
         self._devices: TableView[DeviceRow] = TableView(
@@ -120,15 +115,13 @@ A GPU
         )
         self._processes: TableView[ProcessRow] = TableView(LineTable(id="processes"), process_key, process_line)
         self._map = HeatMapView(id="heat-map")
+        self._chart = GpuChart()
 
     def compose(self) -> ComposeResult:
         yield from self.compose_top("totals", "banner")
         yield self._devices
         yield self._map
-        yield TextLines(id="chart-heading")
-        with Horizontal(id="chart-section"):
-            yield TextLines(id="chart")
-            yield TextLines(id="panel")
+        yield from self._chart.compose()
         yield TextLines(id="scope")
         yield TextLines(id="nothing")
         yield self._processes
@@ -290,45 +283,27 @@ A GPU
             self._devices.show(overview_columns(frame.devices, width), rows)
         if is_other_view and key is not None:
             self.show_device(key)
-        self._show_chart(state, selected, plan.chart)
+        self._chart.show(state, selected, width, plan.chart)
         self._show_processes(processes, frame, scope, plan)
 
     def _process_rows(self, state: ViewState, scope: Device | None) -> Sequence[ProcessRow]:
-        """The rows of processes: the same ones as before if only the cursor has moved."""
-        made_of = state.frame, scope, *state.probes.probes.values()
-        if self._listed is None or [*map(id, self._listed[0])] != [*map(id, made_of)]:
-            self._listed = made_of, process_rows(state.frame, state.probes.probes, scope)
+        """The rows of processes, which are made again at another pace, or as soon as a process starts or ends."""
+        frame, probes = state.frame, state.probes.probes
+        present = [(device.state, [process.pid for process in device.processes or ()]) for device in frame.devices]
+        moment = frame.monotonic_seconds // SLOW_SECONDS
+        made_for = state.store, None if scope is None else scope.key, moment, frozenset(probes), present
+        if self._listed is None or self._listed[0] != made_for:
+            self._listed = made_for, process_rows(frame, probes, scope)
         return self._listed[1]
 
     def _totals(self, state: ViewState, rows: Sequence[DeviceRow], max_lines: int) -> Sequence[Line]:
         """The totals, which are drawn again at another pace than the table, or as soon as a GPU falls silent."""
         frame, width = state.frame, self.size.width
         silent = bool(state.silence_seconds), sum(map(frame.is_fresh, frame.gpus))
-        drawn_for = width, max_lines, len(rows), silent, frame.monotonic_seconds // _SLOW_SECONDS
+        drawn_for = width, max_lines, len(rows), silent, frame.monotonic_seconds // SLOW_SECONDS
         if self._drawn_totals is None or self._drawn_totals[0] != drawn_for:
             self._drawn_totals = drawn_for, totals_lines(state, rows, width, max_lines)
         return self._drawn_totals[1]
-
-    def _show_chart(self, state: ViewState, selected: DeviceRow | None, height: int) -> None:
-        section = None if not height or selected is None else self._chart_section(state, selected, height)
-        self._lines("chart-heading").show([] if section is None else [section.heading])
-        self._lines("chart").show([] if section is None else section.chart)
-        self._lines("panel").show([] if section is None else section.panel)
-
-    def _chart_section(self, state: ViewState, selected: DeviceRow, height: int) -> ChartSection:
-        """The chart and the values next to it, which are drawn again at another pace than the table."""
-        device = selected.device
-        drawn_for = (
-            device.key,
-            notable_state(selected),
-            self.size.width,
-            height,
-            state.frame.monotonic_seconds // _SLOW_SECONDS,
-        )
-        if self._drawn is None or self._drawn[0] != drawn_for:
-            torch = largest_allocator(device, state.probes.probes)
-            self._drawn = drawn_for, chart_section(selected, state.store, self.size.width, height, torch)
-        return self._drawn[1]
 
     def _show_processes(
         self,
@@ -341,7 +316,9 @@ A GPU
         note = sm_age_text(frame.devices if scope is None else [scope])
         heading = [scope_line(scope, len(rows), process_count(frame), self.size.width, note)]
         self._lines("scope").show(heading if plan.has_scope else [])
-        self._processes.show(PROCESS_COLUMNS, rows)
+        if rows is not self._shown_rows:
+            self._shown_rows = rows
+            self._processes.show(PROCESS_COLUMNS, rows)
         self._lines("nothing").show([] if rows else [no_process_line(scope)])
         self._processes.display = bool(rows)
 
@@ -353,10 +330,8 @@ A GPU
         self._map.is_over_time = view is _View.HISTORY
         if is_map == self.has_class("heat-map"):
             return False
-        had_focus = self.focused is self._device_widget
         self.set_class(is_map, "heat-map")
-        if had_focus:
-            self.set_focus(self._device_widget)  # at once: the next key may arrive before the next refresh
+        self.set_focus(self._device_widget)  # at once: the next key may arrive before the next refresh
         return True
 
     def _banner(self, state: ViewState) -> list[Line]:

@@ -218,7 +218,7 @@ async def topology(walk: Walk) -> str:
 async def alerts(walk: Walk) -> str:
     """Every alert has a row."""
     async with walk.opened("6", AlertsScreen, "alerts") as screen:
-        walk.app.redraw()
+        walk.app.drawing.redraw()
         state = walk.app.session.view_state()
         rows = screen.query_one("#alerts", LineTable).rows
         if state is None or len(rows) != len(state.alerts) + len(state.alerts_over):

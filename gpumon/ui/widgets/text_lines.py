@@ -39,8 +39,10 @@ class RoleStyles:
 
     def segments(self, line: Line, width: int, overlay: Style | None = None) -> list[Segment]:
         """The line in exactly ``width`` cells; ``overlay`` is applied on top of every style."""
-        segments = [Segment(text, self.style(role, overlay)) for text, role in line]
-        missing = width - sum(width_of(text) for text, _ in line)
+        segments, missing = [], width
+        for text, role in line:
+            segments.append(Segment(text, self.style(role, overlay)))
+            missing -= width_of(text)
         if missing > 0:
             segments.append(Segment(" " * missing, self.style(Role.PLAIN, overlay)))
         return segments if missing >= 0 else [*Strip(segments).crop(0, width)]
@@ -89,7 +91,7 @@ class LineWidget(Widget):
 
 
 class TextLines(LineWidget):
-    """Lines of text; the height is their number."""
+    """Lines of text; the height is their number, and there is nothing around them."""
 
     DEFAULT_CSS = "TextLines { height: 1; width: 1fr; &.-empty { display: none; } }"
 
@@ -120,7 +122,7 @@ class TextLines(LineWidget):
 
     def line_segments(self, y: int) -> list[Segment]:
         """A line."""
-        return self._role_styles.segments(self._lines[y] if y < len(self._lines) else (), self.size.width)
+        return self._role_styles.segments(self._lines[y] if y < len(self._lines) else (), self.outer_size.width)
 
 
 class TopLine(TextLines):

@@ -122,7 +122,12 @@ def test_a_process_that_shows_no_progress_is_read_from_outside_only_while_its_jo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read: list[int] = []
-    monkeypatch.setattr(rank_watch, "read_threads", lambda pid: read.append(pid) or ())
+
+    def read_threads(pid: int) -> tuple[()]:
+        read.append(pid)
+        return ()
+
+    monkeypatch.setattr(rank_watch, "read_threads", read_threads)
     own = os.getpid()
     watch = HangWatch(lambda *_, **__: 0)
     job = TrainingJob("alone", 0, "user", "", 1, (JobRank(own, start_ticks(own), None, None, "python train.py"),))
