@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import click
 
@@ -16,6 +17,7 @@ from gpumon.cli.options import debug_option, interval_option, options
 from gpumon.core.problems import SIGNAL_BASE, CommandError, ExitCode, Problem, ProblemCode
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics.export import MetricReader
     from prometheus_client.core import Metric
     from prometheus_client.registry import Collector, CollectorRegistry
 
@@ -23,8 +25,7 @@ if TYPE_CHECKING:
     from gpumon.session.host_monitor import HostMonitor
 
 _FIRST_FRAME_SECONDS: Final = 10.0
-_FRESH_SECONDS: Final = 10.0
-"""A frame that is older is no answer to ``gpumon status``."""
+_LAST_PUSH_SECONDS: Final = 3.0
 _WAKE_SECONDS: Final = 0.5
 _MAX_PORT: Final = 65535
 _MAX_PASSWORD_BYTES: Final = 4096
@@ -66,6 +67,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 def exporter(  # noqa: PLR0917 - click passes them by name
     listen: str,
     textfile: Path | None,
+    otlp: str | None,
     names: str,
     processes: bool,
     tls_certificate: Path | None,
@@ -84,6 +86,9 @@ def exporter(  # noqa: PLR0917 - click passes them by name
         raise click.UsageError("Basic authentication needs both --user and --password-file.")
     if (tls_key or tls_client_ca) and tls_certificate is None:
         raise click.UsageError("--tls-key and --tls-client-ca need --tls-certificate.")
+    if otlp is not None and textfile is not None:
+        raise click.UsageError("--otlp and --textfile exclude each other.")
+    make_reader = None if otlp is None else _otlp_reader(otlp)
     from gpumon.cli.group import thresholds
     from gpumon.cli.metrics_server import ServerSecurity
     from gpumon.core.heap import limit_heap
@@ -97,7 +102,9 @@ def exporter(  # noqa: PLR0917 - click passes them by name
         monitor.start()
         try:
             registry = _registry(monitor, names, with_processes=processes)
-            if textfile is not None:
+            if make_reader is not None:
+                _push(make_reader(), monitor, stop)
+            elif textfile is not None:
                 _write_file(textfile, registry, interval, stop)
             else:
                 _serve(_host_and_port(listen), registry, security, stop, _status_lines(monitor))
@@ -156,6 +163,7 @@ def _status_lines(monitor: "HostMonitor") -> Callable[[dict[str, str]], str | No
     """What ``gpumon status --format`` prints; None where the client has to find out itself, such as on another host."""
     from gpumon.operations.device_selection import select_devices
     from gpumon.operations.pick_reservations import boot_id
+    from gpumon.present.prometheus import is_frame_current
     from gpumon.present.text.status import formatted
 
     def lines(query: dict[str, str]) -> str | None:
@@ -163,7 +171,7 @@ def _status_lines(monitor: "HostMonitor") -> Callable[[dict[str, str]], str | No
         frame = state.frame
         if query.get("boot") != boot_id() or frame is None or not frame.devices or "driver" in frame.problems:
             return None
-        if state.problem is not None or (state.age_seconds or 0.0) > _FRESH_SECONDS:
+        if state.problem is not None or not is_frame_current(frame, state.age_seconds):
             return None
         try:
             chosen = replace(frame, devices=select_devices(query.get("gpu") or "all", frame.devices))
@@ -207,6 +215,33 @@ def _serve(
         while not stop.wait(_WAKE_SECONDS):
             pass  # Python handles a signal that another thread has received only when the main thread wakes up
         server.shutdown()
+
+
+def _otlp_reader(url: str) -> "Callable[[], MetricReader]":
+    """Starts what sends metrics to a collector, at the interval in OpenTelemetry's variables.
+
+    Raises:
+        CommandError: The extra is not installed.
+    """
+    try:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+    except ImportError as error:
+        reason = "The Python packages of OpenTelemetry are not installed."
+        remedy = "Install them next to gpumon: pip install 'gpumon-tui[otlp]'"
+        raise CommandError.missing(ProblemCode.NOT_FOUND, reason, remedy) from error
+    endpoint = url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/v1/metrics"
+    return lambda: PeriodicExportingMetricReader(OTLPMetricExporter(endpoint))
+
+
+def _push(reader: "MetricReader", monitor: "HostMonitor", stop: _Stop) -> None:
+    """Send metrics until a signal arrives."""
+    from gpumon.present.otlp import meter_provider
+
+    provider = meter_provider(reader, monitor.state)
+    while not stop.wait(_WAKE_SECONDS):
+        pass  # as in _serve
+    provider.shutdown(timeout_millis=_LAST_PUSH_SECONDS * 1000)
 
 
 def _write_file(file: Path, registry: "Collector", interval: float, stop: _Stop) -> None:

@@ -118,9 +118,9 @@ def compare(  # noqa: PLR0917 - click passes them by name
 
 def _compare_traces(base: Path, new: Path, *, as_markdown: bool, as_json: bool) -> int:
     from gpumon.operations.trace_diff import diff_document
-    from gpumon.traces.reader import read
+    from gpumon.traces.reader import read_traces
 
-    document = diff_document(read(base).trace, read(new).trace)
+    document = diff_document(*(opened.trace for opened in read_traces(base, new)))
     if as_json:
         print_json(document)
     else:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final, Generic, NamedTuple, TypeVar
@@ -221,14 +222,29 @@ def read_to_end(reader: FileReader[ResultT]) -> ResultT:
     Raises:
         CommandError: The file cannot be read.
     """
-    reader.start()
+    return read_all([reader])[0]
+
+
+def read_all(readers: Sequence[FileReader[ResultT]]) -> list[ResultT]:
+    """Start readers, all at the same time, and wait for their results.
+
+    Raises:
+        CommandError: A file cannot be read.
+    """
     try:
-        while reader.outcome is None:
-            reader.inbox.arrived.wait()
-            reader.inbox.drain()
+        for reader in readers:
+            reader.start()
+        return [_result(reader) for reader in readers]
     except BaseException:
-        reader.cancel()
+        for reader in readers:
+            reader.cancel()
         raise
+
+
+def _result(reader: FileReader[ResultT]) -> ResultT:
+    while reader.outcome is None:
+        reader.inbox.arrived.wait()
+        reader.inbox.drain()
     if isinstance(reader.outcome, CommandError):
         raise reader.outcome
     return reader.outcome

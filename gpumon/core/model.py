@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, Final
 
 from gpumon.core.metrics import METRICS, unknown_metric_text
+from gpumon.core.notebook import NotebookTable
 from gpumon.core.problems import Problem, ProblemCode
 
 
@@ -46,7 +47,7 @@ class ComputeMode(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class Process(NotebookTable):
     """One process on one device.
 
     Attributes:
@@ -63,6 +64,8 @@ class Process:
             process. None if the process is not identified, for the reason of ``command``, and in older recordings.
         problems: Why a field is None, by field name.
     """
+
+    shown = ("pid", "user", "command", "memory_bytes", "cpu_percent", "host_memory_bytes")
 
     pid: int
     kinds: tuple[ProcessKind, ...] = (ProcessKind.COMPUTE,)
@@ -110,7 +113,7 @@ class MigInstance:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class Device(NotebookTable):
     """One GPU, or one MIG device of a GPU, at one moment.
 
     Attributes:
@@ -138,6 +141,11 @@ class Device:
         processes: Processes that NVML lists for the device, or None if unknown.
         problems: Why a value is missing or stale, by metric id or field name.
     """
+
+    shown = (
+        *("label", "name", "utilization_gpu_percent", "memory_used_bytes", "memory_total_bytes"),
+        *("power_watts", "temperature_celsius", "state"),
+    )
 
     index: int
     cuda_index: int | None = None
@@ -286,7 +294,7 @@ class DeviceEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NotebookTable):
     """All measurements of one moment.
 
     Attributes:
@@ -314,6 +322,14 @@ class Frame:
     events: tuple[DeviceEvent, ...] = ()
     problems: Mapping[str, Problem] = field(default_factory=dict)
     reports: Mapping[str, Any] = field(default_factory=dict)
+
+    def table_rows(self) -> tuple[Device, ...]:
+        """The devices."""
+        return self.devices
+
+    def table_title(self) -> str:
+        """What is wrong with the driver or the collector."""
+        return " ".join(map(str, self.problems.values()))
 
     @property
     def gpus(self) -> tuple[Device, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from gpumon.core.notebook import NotebookTable
 from gpumon.core.text_table import table
 from gpumon.core.units import bytes_text
 from gpumon.errors.cause import Cause, in_place
@@ -42,7 +43,7 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class LogAnswer:
+class LogAnswer(NotebookTable):
     """The short answer to a log.
 
     Attributes:
@@ -50,6 +51,8 @@ class LogAnswer:
         otherwise: What else helps.
         cache: What ``empty_cache()`` would do; only for errors of memory.
     """
+
+    shown = ("place", "advice", "because")
 
     headline: str
     place: str = ""
@@ -60,6 +63,15 @@ class LogAnswer:
     ignored: str = ""
     confidence: str = ""
     is_failure: bool = True
+
+    def table_title(self) -> str:
+        """How the run ended."""
+        return self.headline
+
+    @property
+    def advice(self) -> str:
+        """What to do, with the code."""
+        return "\n".join(filter(None, (self.do.text, self.do.code))) if self.do else ""
 
 
 def answer_of(reading: LogReading, cause: Cause | None, name: str) -> LogAnswer:

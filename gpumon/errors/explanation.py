@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from gpumon.core.notebook import NotebookTable
 from gpumon.errors.answer import LogAnswer, answer_of
 from gpumon.errors.cause import Cause, in_place
 from gpumon.errors.match import Match
@@ -13,7 +14,7 @@ _MAX_MATCHES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(NotebookTable):
     """The errors of a log.
 
     Attributes:
@@ -30,6 +31,14 @@ class Explanation:
     last_lines: Sequence[NumberedLine] = ()
     reading: LogReading | None = None
     root: Cause | None = None
+
+    def table_rows(self) -> tuple[LogAnswer, ...]:
+        """The answer."""
+        return (self.answer,)
+
+    def table_title(self) -> str:
+        """How the run ended."""
+        return self.answer.headline
 
     @property
     def cause(self) -> Match | None:

@@ -10,7 +10,7 @@ from gpumon.core.text import safe_text
 from gpumon.errors import signs
 from gpumon.errors.candidate import PatternHit
 from gpumon.errors.entry import ContextState
-from gpumon.errors.match import Match, match_of, timestamp_at
+from gpumon.errors.match import Match, is_warning, match_of, timestamp_at
 from gpumon.errors.patterns import LetterWords
 from gpumon.errors.reading import FailureKind, LogFailure, NumberedLine
 from gpumon.errors.scan import LogBlock
@@ -39,6 +39,7 @@ class BlockFailures:
     Attributes:
         at_end: The last error whose message is a sign of it only if the log ends with it.
         first_failed_rank: The rank that a launcher calls the first one that failed; its summary names it last.
+        kept: The ids of the notices, each with its rank.
     """
 
     failures: list[FailureLines] = field(default_factory=list)
@@ -46,6 +47,7 @@ class BlockFailures:
     lasting: list[LogFailure] = field(default_factory=list)
     at_end: Match | None = None
     first_failed_rank: int | None = None
+    kept: set[tuple[str, int | None]] = field(default_factory=set)
 
 
 def failures_in(block: LogBlock, hits: Sequence[PatternHit]) -> BlockFailures:
@@ -112,18 +114,23 @@ def with_values(first: Match, later: Match) -> Match:
 
 
 def _add_known(block: LogBlock, hit: PatternHit, result: BlockFailures) -> None:
-    """Adds a known error outside an exception; warnings are kept apart."""
+    """Adds a known error outside an exception; warnings are kept apart, each once per rank."""
+    is_last = hit.line_match.candidate.pattern.is_last
+    key = (hit.error.id, block.ranks[hit.position])
+    if key in result.kept and not is_last and is_warning(block, hit):
+        return
     match = match_of(block, hit)
     ended = signs.ended(block.lines[hit.position], block.texts[hit.position])
     kind = FailureKind.KNOWN if ended is None else FailureKind.ENDED
     failure = replace(_failure(block, kind, hit.position, match.text, (match,)), ended=ended)
-    if hit.line_match.candidate.pattern.is_last:
+    if is_last:
         result.at_end = match
         return
     if is_lasting(match):
         result.lasting.append(failure)
     if match.is_warning or match.is_code:
         result.notices.append(match)
+        result.kept.add(key)
     else:
         result.failures.append(FailureLines(hit.position, hit.position + 1, failure))
 

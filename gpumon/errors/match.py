@@ -128,19 +128,19 @@ class Match:
 
 def match_of(block: LogBlock, hit: PatternHit) -> Match:
     """The match of a known error, with the values in its message."""
-    memory = read_memory_message(hit.text)
-    texts = {**hit.line_match.groups, **dict(_last_error(hit))}
+    text = hit.text
+    memory = read_memory_message(text)
+    texts = {**hit.line_match.groups, **dict(_last_error(hit, text))}
     values: dict[str, int | str] = {name: safe_text(text, _MAX_VALUE) for name, text in texts.items()}
     if signs := signs_in(block.words.letters, names_of(hit.error)[0]):
         values["signs"] = signs
-    is_warning = hit.error.is_warning or _is_warning(block, hit.position)
     return Match(
         hit.error,
         block.numbers[hit.position],
-        safe_text(hit.line_match.line if len(hit.line_match.line) <= _MAX_EXCERPT else hit.text, _MAX_EXCERPT),
+        safe_text(hit.line_match.line if len(hit.line_match.line) <= _MAX_EXCERPT else text, _MAX_EXCERPT),
         rank=block.ranks[hit.position],
         timestamp=timestamp_at(block, hit.position),
-        is_warning=is_warning or has_information_level(block.lines[hit.position]),
+        is_warning=is_warning(block, hit),
         values=values if memory is None else values | memory.sizes(),
         memory=memory,
         is_first_step=memory is not None and is_first_step(lines_near(block, hit)),
@@ -152,9 +152,9 @@ def lines_near(block: LogBlock, hit: PatternHit) -> list[str]:
     return block.lines[max(0, hit.position - _MAX_LINES_NEAR) : hit.position + _MAX_LINES_NEAR]
 
 
-def _last_error(hit: PatternHit) -> Iterator[tuple[str, str]]:
+def _last_error(hit: PatternHit, message: str) -> Iterator[tuple[str, str]]:
     """The reason that NCCL prints below its error, as a value."""
-    if "Last error:" not in hit.text:
+    if "Last error:" not in message:
         return
     end = hit.lines.of_rank(hit.next_row - 1).stop
     texts = hit.lines.texts[hit.next_row - 1 : min(end, hit.next_row + _MAX_LINES_TO_REASON)]
@@ -166,15 +166,18 @@ def _last_error(hit: PatternHit) -> Iterator[tuple[str, str]]:
             return
 
 
-def _is_warning(block: LogBlock, position: int) -> bool:
-    """Whether a line is a warning; Python prints a message that starts with a line end below the word "Warning:".
+def is_warning(block: LogBlock, hit: PatternHit) -> bool:
+    """Whether an error or its line is a warning; Python prints one that starts with a line end below "Warning:".
 
     A line that was split from a record of a JSON log has the level of that record, which its first line contains.
     """
+    position = hit.position
+    if hit.error.is_warning or has_information_level(block.lines[position]):
+        return True
     is_announced = position > 0 and block.lines[position - 1].rstrip().endswith("Warning:")
     record = bisect_left(block.numbers, block.numbers[position])
-    is_warning = any(WARNING.pattern.search(block.lines[index]) for index in {position, record})
-    return is_announced or is_warning or _is_ignored(block, position)
+    is_marked = any(WARNING.pattern.search(block.lines[index]) for index in {position, record})
+    return is_announced or is_marked or _is_ignored(block, position)
 
 
 def _is_ignored(block: LogBlock, position: int) -> bool:

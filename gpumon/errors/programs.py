@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -79,7 +80,8 @@ def program_of(programs: Container[str]) -> str:
     return next((name for name in (_IN_TRAINING if is_other else PROGRAMS) if name in programs), "")
 
 
-def signs_in(letters: bytes, names: Collection[str]) -> str:
+@lru_cache(maxsize=8)
+def signs_in(letters: bytes, names: frozenset[str]) -> str:
     """The signs in a log on which the order of the fixes of an error depends; empty if it depends on none of them."""
     signs = (name for name, texts in SIGNS.items() if name in names and any(text in letters for text in texts))
     return ", ".join(signs)

@@ -208,9 +208,11 @@ class LogReader:
         """Whether a line continues the message of an open failure, to which its values then belong."""
         for item in reversed(self._open):
             first = item.failure
+            if first.kind is failure.kind and failure.line - first.line > _MAX_MESSAGE_LINES:
+                return False
             if first.rank == failure.rank and first.match is not None and failure.match is not None:
                 is_same = first.match.error.id == failure.match.error.id and first.kind is failure.kind
-                if is_same and failure.line - first.line <= _MAX_MESSAGE_LINES:
+                if is_same:
                     item.failure = replace(first, matches=(with_values(first.match, failure.match), *first.matches[1:]))
                     return True
         return False

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpumon.core.model import Process
+from gpumon.core.notebook import NotebookTable
 from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.core.procfs import find_command, find_stat
 from gpumon.core.text import safe_text
@@ -15,7 +16,7 @@ _MAX_ARGUMENT = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class HostProcess:
+class HostProcess(NotebookTable):
     """A process on the GPUs of this host.
 
     Attributes:
@@ -35,6 +36,10 @@ class HostProcess:
     start_ticks: int | None
     gpus: tuple[GpuProcess, ...]
     problems: Mapping[str, Problem]
+
+    def table_rows(self) -> tuple[GpuProcess, ...]:
+        """The process on each GPU."""
+        return self.gpus
 
     @property
     def allocated_bytes(self) -> int | None:

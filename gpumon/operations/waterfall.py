@@ -11,6 +11,7 @@ from typing import Final
 
 from gpumon.core.allocator import AllocatorStatistics, ProbeState
 from gpumon.core.model import Device, DeviceState, Process, Switch
+from gpumon.core.notebook import NotebookTable
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.steps import StepProgress
 from gpumon.core.text_table import table
@@ -80,7 +81,7 @@ class Waterfall:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuProcess:
+class GpuProcess(NotebookTable):
     """A process on one GPU, and what its memory there is.
 
     Attributes:
@@ -94,6 +95,8 @@ class GpuProcess:
         notes: Further remarks about the memory of the GPU, in sentences.
     """
 
+    shown = ("gpu", "pid", "command", "memory_bytes")
+
     device: Device
     pid: int
     process: Process | None
@@ -102,6 +105,16 @@ class GpuProcess:
     parts: tuple[MemoryPart, ...] = ()
     problem: Problem | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def gpu(self) -> str:
+        """The label of the device."""
+        return self.device.label
+
+    @property
+    def command(self) -> str | None:
+        """Its command line; None if it is unknown."""
+        return None if self.process is None else self.process.command
 
     @property
     def memory_bytes(self) -> int | None:

@@ -34,6 +34,7 @@ def resources_text(plan: Mapping[str, Any] | None) -> str:
             parts.append(f"{bytes_text(value)} of {resource}")
     seconds = uses.get("seconds")
     if isinstance(seconds, (int, float)):
+        parts = parts or ["little memory"]
         parts.append(f"about {significant_text(float(seconds))} s")
     if uses.get("peers") is True:
         parts.append("the other GPUs too")

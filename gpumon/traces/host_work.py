@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from gpumon.traces.kinds import (
@@ -19,7 +20,6 @@ from gpumon.traces.kinds import (
 from gpumon.traces.pieces import Interval, Intervals
 from gpumon.traces.table import EventTable
 
-_MAX_STEPS_BACK: Final = 5_000
 _BLOCKING_COPY_NS: Final = 50_000
 """A call that only enqueues a copy returns sooner; one that copies from or to pageable memory waits."""
 
@@ -77,6 +77,7 @@ class HostWork:
         for items in self._lines.values():
             items.sort()
         self._line_begins = {lane: [item.begin for item in items] for lane, items in self._lines.items()}
+        self._longer = {lane: _earlier_with_later_end(items) for lane, items in self._lines.items()}
 
     def _add_launch(self, index: int, *, is_graph: bool) -> None:
         if self._table.correlations[index]:
@@ -106,16 +107,30 @@ class HostWork:
         if lane is None or lane not in self._lines:
             return ""
         items = self._lines[lane]
-        last = bisect_right(self._line_begins[lane], moment) - 1
-        for index in range(last, max(-1, last - _MAX_STEPS_BACK), -1):
-            if items[index].end >= moment:
-                event = items[index].event
-                stack = self._table.call_stacks.get(event)
-                text = self._table.texts[self._table.names[event] if stack is None else stack]
-                line = text if stack is None else user_line_of(text)
-                if line:
-                    return line
+        index = bisect_right(self._line_begins[lane], moment) - 1
+        while index >= 0:
+            if items[index].end < moment:
+                index = self._longer[lane][index]
+                continue
+            event = items[index].event
+            stack = self._table.call_stacks.get(event)
+            text = self._table.texts[self._table.names[event] if stack is None else stack]
+            if line := text if stack is None else user_line_of(text):
+                return line
+            index -= 1
         return ""
+
+
+def _earlier_with_later_end(items: Sequence[Interval]) -> list[int]:
+    """For each interval, the index of the last one before it that ends later; -1 for none."""
+    result: list[int] = []
+    open_ones: list[int] = []
+    for index, item in enumerate(items):
+        while open_ones and items[open_ones[-1]].end <= item.end:
+            open_ones.pop()
+        result.append(open_ones[-1] if open_ones else -1)
+        open_ones.append(index)
+    return result
 
 
 def _stream_waits(table: EventTable) -> dict[int, list[tuple[int, int, int]]]:

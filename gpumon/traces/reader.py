@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from gpumon.core.file_reader import FileReader, ReaderLimits, read_to_end
+from gpumon.core.file_reader import FileReader, ReaderLimits, read_all
 from gpumon.traces.columns import TraceColumns
 from gpumon.traces.model import Trace, decode
 
@@ -70,13 +70,21 @@ class TraceReader(FileReader[OpenTrace]):
 
 
 def read(path: Path) -> OpenTrace:
-    """Read a file and wait for the result.
+    """Read a file and wait for the result, as `read_traces` does; raises the same."""
+    return read_traces(path)[0]
+
+
+def read_traces(*paths: Path) -> list[OpenTrace]:
+    """Read files, all at the same time, and wait for the results.
 
     Raises:
-        CommandError: The file does not exist or cannot be read.
+        CommandError: A file does not exist or cannot be read.
     """
-    reader = TraceReader(path)
+    readers: list[TraceReader] = []
     try:
-        return read_to_end(reader)
+        for path in paths:
+            readers.append(TraceReader(path))
+        return read_all(readers)
     finally:
-        reader.close()
+        for reader in readers:
+            reader.close()

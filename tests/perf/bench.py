@@ -21,7 +21,7 @@ from tests.nvml_mock import NvmlMock, build
 from tests.perf.measure import Result, Size, measure
 from tests.perf.monitors import Monitor, find
 
-CASES: Final = "8x4,64x4,8x128"
+CASES: Final = "1x4,8x4,64x4,8x128"
 MONITORS: Final = "gpumon,gpumon-processes,nvitop,gpustat"
 Case = tuple[int, int]
 Summary = dict[str, Any]

@@ -1,5 +1,6 @@
 """Two traces compared: what was added, removed and slower, and inputs that do not compare."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import click.testing
 import pytest
 
 from gpumon.cli.commands import gpumon
+from gpumon.core.problems import CommandError
 
 NAMES = ("base.json", "new.json")
 
@@ -38,6 +40,14 @@ def test_operators_that_were_added_removed_and_slower_are_named_per_step(tmp_pat
     named = {"aten::mm": ("slower", 200), "aten::old": ("removed", -70), "aten::new": ("added", 20)}
     assert {name: state for name, state in states.items() if name.startswith("aten::")} == named
     assert "| aten::mm | slower |" in compared(base, new, "--markdown").stdout.replace("\\_", "_")
+
+
+def test_a_truncated_trace_is_one_sentence(tmp_path: Path) -> None:
+    base = written(tmp_path, NAMES[0], ("aten::mm", 100.0))
+    (tmp_path / "new.json.gz").write_bytes(gzip.compress(Path(base).read_bytes())[:-20])
+    result = compared(base, str(tmp_path / "new.json.gz"))
+    assert isinstance(result.exception, CommandError)
+    assert "is truncated" in str(result.exception)
 
 
 @pytest.mark.parametrize("text", ["{}", '{"schema":1,"kind":"gpumon_report"}', "no JSON"])

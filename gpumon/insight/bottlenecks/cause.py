@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from gpumon.core.notebook import NotebookTable
 from gpumon.core.step_classes import GPU_CLASSES, GPU_WORK
 from gpumon.core.units import short_time_text
 from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence, StepShare
@@ -75,7 +76,7 @@ class CauseRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Bottleneck:
+class Bottleneck(NotebookTable):
     """A cause that costs time which can be saved.
 
     Attributes:
@@ -92,6 +93,8 @@ class Bottleneck:
         experiment: What would prove it, in a sentence.
         try_line: The experiment as a command line; empty if no command expresses it.
     """
+
+    shown = ("label", "seconds", "share", "line", "evidence", "experiment")
 
     name: str
     kind: str

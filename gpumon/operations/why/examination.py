@@ -10,10 +10,12 @@ from typing import Final, NamedTuple, Protocol
 
 from gpumon.core.inbox import Inbox
 from gpumon.core.model import Device
+from gpumon.core.notebook import NotebookTable
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.stacks import ThreadStack
 from gpumon.core.steps import StepObservation
 from gpumon.distributed.environment import RankVariables
+from gpumon.insight.bottlenecks.cause import Bottleneck
 from gpumon.insight.bottlenecks.overlays import with_gpu, with_waits
 from gpumon.insight.bottlenecks.sampled_account import sampled_account
 from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence, HostEvidence, SlownessEvidence, StepAccount
@@ -64,7 +66,7 @@ class ExaminationProgress(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class WhyReport:
+class WhyReport(NotebookTable):
     """The result of an examination.
 
     Attributes:
@@ -89,6 +91,14 @@ class WhyReport:
     verdict: SlownessVerdict
     problems: tuple[str, ...] = ()
     host: str = ""
+
+    def table_rows(self) -> tuple[Bottleneck, ...]:
+        """The causes."""
+        return self.verdict.causes
+
+    def table_title(self) -> str:
+        """The verdict."""
+        return self.verdict.summary
 
 
 class Listener(NamedTuple):
