@@ -296,8 +296,8 @@ def _clock(row: DeviceRow) -> Line:
 def _torch(statistics: AllocatorStatistics) -> Line:
     return line(
         Span(f"{'torch':<8}", Role.DIM),
-        f"{gibibytes_text(statistics.allocated_bytes)}/{gibibytes_text(statistics.reserved_bytes)} GiB",
-        Span("  allocated/reserved", Role.DIM),
+        f"{gibibytes_text(statistics.allocated_bytes)} of {gibibytes_text(statistics.reserved_bytes)} GiB",
+        Span(" reserved", Role.DIM),
     )
 
 

@@ -43,10 +43,7 @@ class Drawing:
     def drain_frames(self, _: FramesArrived) -> None:
         """Apply every frame that has arrived, then draw once."""
         session = self._session
-        had_several_devices = self._navigation.has_several_devices
-        session.drain_frames()
-        if self._navigation.has_several_devices != had_several_devices:
-            self._app.refresh_bindings()
+        self._drain()
         if session.shown.seekable is not None or not session.shown.is_paused:
             self.draw()
         if not self._are_probes_due and session.home.is_this_host and session.home.store.frame is not None:
@@ -55,8 +52,15 @@ class Drawing:
 
     def redraw(self, _: ViewStateRequested | None = None) -> None:
         """Draw for a screen that needs it, also while the screen is paused."""
-        self._session.drain_frames()
+        self._drain()
         self.draw()
+
+    def _drain(self) -> None:
+        """Apply every frame that has arrived; another GPU brings keys to go to it."""
+        had_several_devices = self._navigation.has_several_devices
+        self._session.drain_frames()
+        if self._navigation.has_several_devices != had_several_devices:
+            self._app.refresh_bindings()
 
     def drain_probes(self, _: ProbesChanged) -> None:
         """Apply the probes' messages; statistics are drawn with the next frame, so that both are of one moment."""
