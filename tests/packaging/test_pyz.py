@@ -122,6 +122,12 @@ def test_recipes_name_the_port_and_version_of_the_code() -> None:
     for name in ("gpumon-exporter.service", "kubernetes.yaml"):
         assert "19440" in (ROOT / "packaging" / name).read_text()
     assert f"gpumon:{__version__}" in (ROOT / "packaging" / "kubernetes.yaml").read_text()
+    recipe = (ROOT / "packaging" / "conda" / "recipe.yaml").read_text()
+    assert f'version: "{__version__}"' in recipe
+    project = (ROOT / "pyproject.toml").read_text().partition("\ndependencies = [")[2].partition("\n]\n")[0]
+    required = re.findall(r'^  ["\']([\w-]+)[=><]', project, re.MULTILINE)
+    assert len(required) >= 7
+    assert {name for name in required if f"- {name} " not in recipe} == set()
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
