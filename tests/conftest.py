@@ -1,5 +1,6 @@
 """Fixtures that several folders of tests share."""
 
+import fcntl
 import gc
 import os
 import signal
@@ -52,6 +53,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     seen: Counter[str] = Counter()
     for item in items:
         sampled = item.get_closest_marker("sampled")
+        if item.path.parent.name == "errors":  # one worker reads and compiles the catalogue
+            item.add_marker(pytest.mark.xdist_group("errors"))
         if sampled is not None:
             name = item.nodeid.partition("[")[0]
             seen[name] += 1
@@ -103,4 +106,9 @@ def sleepers() -> Iterator[Callable[[int], list[int]]]:
 def _built(tmp_path_factory: pytest.TempPathFactory, old: bool) -> NvmlMock:
     if compiler() is None:
         pytest.skip("needs a C compiler (cc or gcc) to build the stand-in for libnvidia-ml.so.1")
-    return build(tmp_path_factory.mktemp("nvml_mock"), old)
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / f"nvml_mock{'_old' * old}"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:  # the first worker of pytest builds it for all
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return build(folder, old)

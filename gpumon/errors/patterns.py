@@ -3,7 +3,7 @@
 import re
 import string
 from collections.abc import Iterable, Iterator
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from typing import Final, NamedTuple
 
 from gpumon.errors.prefixes import without_prefix
@@ -130,7 +130,7 @@ def ends_line(regex: str) -> bool:
     return any(atom == "$" for atom, _ in _tokens(regex))
 
 
-@lru_cache(maxsize=1024)
+@cache
 def literals(regex: str) -> Literals:
     """The texts that every match of a regular expression contains. A search for them is much faster than a match."""
     runs, _ = _runs(iter(_tokens(regex)))

@@ -68,6 +68,8 @@ class HostRecorder:
         self._log = ProcessLog(self._how)
         self._mergers = [FrameMerger(tier) for tier, _ in TIERS[1:]]
         self._recorded_reports = b""
+        self._lines: list[bytes] = []
+        self._lines_seconds = 0.0
         self._clock_offset: float | None = None
         self._document: Json = {}
         self._oom_kills = oom_kills()
@@ -88,10 +90,14 @@ class HostRecorder:
             while not stop.wait(_BATCH_SECONDS):
                 for line in self._stream.lines.drain():
                     self._add(line)
+                self._write_lines()
+                if self._document and time.monotonic() - self._synced_at >= SYNC_SECONDS:
+                    self._sync()
                 problem = self._stream.problem
                 if problem is not None and not self._stream.lines.arrived.is_set():
                     self._tell(str(problem) if self._problem is None else self._problem)
         finally:
+            self._write_lines()
             for process in self._log.running.values():
                 self._write_events([(EventKind.RUNNING, to_json(process))])
             for number in range(len(self._mergers)):
@@ -105,9 +111,11 @@ class HostRecorder:
         document = self._document = json.loads(line)
         offset = document["time_seconds"] - document["monotonic_seconds"]
         if self._clock_offset is not None and abs(offset - self._clock_offset) > _MAX_CLOCK_STEP_SECONDS:
+            self._write_lines()
             self._writer.start_era()
         self._clock_offset = offset
-        self._write(1, document, line)
+        self._lines_seconds = self._lines_seconds or document["time_seconds"]
+        self._lines.append(self._with_reports(line))
         events: list[tuple[EventKind, Json]] = [(EventKind.XID, event) for event in document["events"]]
         for process in self._log.observe(document):
             if not process.how:
@@ -115,8 +123,12 @@ class HostRecorder:
             events.append((EventKind.END if process.how else EventKind.BEGIN, to_json(process)))
         self._write_events(events)
         self._add_merged(0, self._mergers[0].add(document))
-        if time.monotonic() - self._synced_at >= SYNC_SECONDS:
-            self._sync()
+
+    def _write_lines(self) -> None:
+        """Write the lines of the finest tier at once: compressing each alone would cost as much as all."""
+        lines, seconds, self._lines, self._lines_seconds = self._lines, self._lines_seconds, [], 0.0
+        if lines:
+            self._write(1, seconds, b"".join(lines))
 
     def _add_merged(self, number: int, merged: Json | None) -> None:
         """Record a merged frame, and merge it further."""
@@ -125,7 +137,7 @@ class HostRecorder:
         line = json_bytes(merged)
         if number == 0:
             self._observe(decode(line))
-        self._write(TIERS[number + 1][0], merged, line)
+        self._write(TIERS[number + 1][0], merged["time_seconds"], self._with_reports(line))
         if number + 1 < len(self._mergers):
             self._add_merged(number + 1, self._mergers[number + 1].add(merged))
 
@@ -184,17 +196,19 @@ class HostRecorder:
     def _write_events(self, events: list[tuple[EventKind, Json]]) -> None:
         times = {name: self._document.get(name, 0.0) for name in ("time_seconds", "monotonic_seconds")}
         for kind, event in events:
-            self._write(EVENTS, times, json_bytes({**event, **times, "schema": 1, "kind": kind.value}))
+            line = json_bytes({**event, **times, "schema": 1, "kind": kind.value})
+            self._write(EVENTS, times["time_seconds"], line)
 
-    def _write(self, tier: int, document: Json, line: bytes) -> None:
-        """Write a line; while the disk is full, only the next sync tries again."""
+    def _with_reports(self, line: bytes) -> bytes:
+        """The line of a frame with the newest reports."""
+        return line.rstrip()[:-1] + self._recorded_reports + b"}\n"
+
+    def _write(self, tier: int, seconds: float, lines: bytes) -> None:
+        """Write lines from a moment on; while the disk is full, only the next sync tries again."""
         if self._problem is not None:
             return
-        line = line.rstrip()
-        if tier != EVENTS and self._recorded_reports:
-            line = line[:-1] + self._recorded_reports + b"}"
         try:
-            self._writer.write(tier, document["time_seconds"], line + b"\n")
+            self._writer.write(tier, seconds, lines)
         except CommandError as error:
             self._tell(str(error))
 

@@ -64,7 +64,9 @@ class RecordingWriter:
         self.write_line(encode(frame).encode() + b"\n")
 
     def write_line(self, data: bytes) -> None:
-        """Add a line. If anything interrupts the write, even a signal, the file is truncated to the previous line.
+        """Add a line, or several.
+
+        If anything interrupts the write, even a signal, the file is truncated to the previous line.
 
         Raises:
             CommandError: The disk is full, or the file was removed or is no longer writable.

@@ -115,16 +115,16 @@ class RingWriter:
         self.close()
         self._era = min(self._era + 1, _MAX_ERA)
 
-    def write(self, tier: int, time_seconds: float, line: bytes) -> None:
-        """Write a line to the newest file of a tier.
+    def write(self, tier: int, time_seconds: float, lines: bytes) -> None:
+        """Write lines to the newest file of a tier.
 
         Args:
             tier: Seconds of a frame, or `EVENTS`.
-            time_seconds: Unix time of the line.
-            line: The line with its line feed.
+            time_seconds: Unix time of the first line.
+            lines: Each with its line feed.
 
         Raises:
-            CommandError: The disk is full or fails; the file is complete up to the line before.
+            CommandError: The disk is full or fails; the file is complete up to the lines before.
         """
         known = self._open.get(tier)
         length = FILE_FRAMES * tier or EVENT_FILE_SECONDS
@@ -134,7 +134,7 @@ class RingWriter:
         try:
             if known is None:
                 known = self._open[tier] = self._create(tier, int(time_seconds))
-            known[1].write_line(line)
+            known[1].write_line(lines)
         except CommandError:
             if known is not None:
                 known[1].close()

@@ -15,6 +15,8 @@ from gpumon.errors.scan import blocks
 _GROUP: Final = 60
 _ERRORS: Final = list(ERRORS.values())
 _GROUPS: Final = [_ERRORS[start : start + _GROUP] for start in range(0, len(_ERRORS), _GROUP)]
+_SPREAD: Final = _ERRORS[7 :: len(_ERRORS) // 15]
+"""Errors from all files, for what takes long: the groups are then `long`."""
 
 
 def found_in(text: str) -> set[str]:
@@ -24,8 +26,17 @@ def found_in(text: str) -> set[str]:
 
 def every_error(test: Callable[..., None]) -> Callable[..., None]:
     """Call a test with each error as ``error``; a failure names the error."""
+    return _grouped(test, _GROUPS)
 
-    @pytest.mark.parametrize("group", _GROUPS, ids=lambda group: group[0].id)
+
+def some_errors(test: Callable[..., None]) -> Callable[..., None]:
+    """Call a test with 15 errors of all files by default, and with each error with ``-m long``."""
+    grouped: Callable[..., None] = pytest.mark.sampled(1)(_grouped(test, [_SPREAD, *_GROUPS]))
+    return grouped
+
+
+def _grouped(test: Callable[..., None], groups: Sequence[Sequence[KnownError]]) -> Callable[..., None]:
+    @pytest.mark.parametrize("group", groups, ids=lambda group: group[0].id)
     @wraps(test)
     def run(group: Sequence[KnownError], **fixtures: object) -> None:
         for error in group:

@@ -39,7 +39,7 @@ from gpumon.errors.rank import case_of, fixes_of
 from gpumon.errors.scan import blocks
 from gpumon.errors.unknown import ErrorKind
 from gpumon.operations.evidence import EVIDENCE_QUERIES
-from tests.errors.each_error import every_error
+from tests.errors.each_error import every_error, some_errors
 from tests.errors.hostile import needle_of
 from tests.errors.index import entry_files, index_document, index_text
 from tests.errors.texts import DATA, SAMPLES, SOURCED_WORDINGS, named_texts, samples_of
@@ -414,8 +414,7 @@ def test_a_wording_has_a_sample_or_is_a_name(error: KnownError) -> None:
         )
 
 
-@pytest.mark.sampled(2)
-@every_error
+@some_errors
 def test_every_generated_sample_is_recognized(error: KnownError) -> None:
     """The needle, the literals and the regular expression agree, as printed and in lower case."""
     for wording in wordings_of(error):
@@ -439,8 +438,7 @@ def error_with(wording: Wording) -> KnownError:
     return KnownError("x", "x", "x", "x", ContextState.UNKNOWN, (wording,), (), (), "")
 
 
-@pytest.mark.sampled(1)
-@every_error
+@some_errors
 def test_a_sample_in_lower_case_is_recognized(error: KnownError) -> None:
     for text in samples_of(error.id):
         ids = {match.error.id for match in explain_text(text.lower()).matches}
@@ -534,8 +532,7 @@ def test_an_unbounded_pattern_is_detected() -> None:
     assert steps(r"(?:a{1,99}b){1,99}") > MAX_STEPS
 
 
-@pytest.mark.sampled(1)
-@every_error
+@some_errors
 def test_hostile_text_is_read_quickly(error: KnownError) -> None:
     """A text made of partial matches takes milliseconds with a good pattern and minutes with a bad one."""
     start = time.process_time()

@@ -188,15 +188,15 @@ def test_the_text_of_an_error_continues_with_the_next_lines() -> None:
 
 
 def test_repeated_errors_are_counted() -> None:
-    (match,) = explain_text(f"{TEXT['shape']}\n" * 5000).matches
-    assert (match.line, match.count, match.ranks) == (1, 5000, ())
+    (match,) = explain_text(f"{TEXT['shape']}\n" * 700).matches  # more lines than those by which blocks overlap
+    assert (match.line, match.count, match.ranks) == (1, 700, ())
 
 
 def test_line_numbers_are_those_of_the_file() -> None:
-    text = "\n".join([*noise(9000, 1), "\r1%\r2%", OOM, *noise(9000, 2)])
-    (match,) = explain_text(text).matches
-    assert match.line == 9002
-    assert explain_text(text).lines == 18_002
+    text = "\n".join([*noise(9000, 1), "\r1%\r2%", OOM, *noise(90, 2)])
+    explanation = explain_text(text)
+    assert [match.line for match in explanation.matches] == [9002]
+    assert explanation.lines == 9092
 
 
 @pytest.mark.parametrize("size", [1, 7, 4096])

@@ -13,7 +13,7 @@ from gpumon.errors.explain import explain_text
 from gpumon.errors.load import ERRORS
 from tests.errors.broken import CHANGES, Change, embedded, interleaved
 from tests.errors.corpus import logs
-from tests.errors.each_error import every_error, found_in
+from tests.errors.each_error import found_in, some_errors
 from tests.errors.texts import WORDINGS, samples_of
 
 ordinary = cache(logs)
@@ -45,8 +45,7 @@ def test_concatenated_ordinary_logs_have_no_known_error() -> None:
     assert known_errors("\n".join(ordinary().values())) == set()
 
 
-@pytest.mark.sampled(4)
-@every_error
+@some_errors
 def test_every_wording_is_its_own_error_only(error: KnownError) -> None:
     texts = samples_of(error.id)
     log = "step 7 of 9\n{}\nstep 8 of 9"

@@ -146,6 +146,7 @@ def test_a_workload_reaches_a_verdict_and_frees_its_memory(name: str, settings: 
 
 def test_inference_gains_on_the_gpu() -> None:
     result = WorkloadProcess("inference").finish()
+    assert result["verdict"] == "ok", result
     table = {(metric["case"], metric["name"]): metric["value"] for metric in result["figures"]}
     assert table["bf16, CUDA graph", "latency_p50"] < table["with gradients", "latency_p50"]
     assert table["bf16, batch 32", "throughput"] > 2 * table["bf16", "throughput"]

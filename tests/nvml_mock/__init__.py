@@ -62,12 +62,14 @@ def compiler() -> str | None:
 
 
 def build(folder: Path, old: bool = False) -> NvmlMock:
-    """Compiles the stand-in into ``folder``.
+    """Compiles the stand-in into ``folder``, unless it is there.
 
     Args:
-        folder: An empty folder.
+        folder: A folder for it alone.
         old: Leave out what drivers of about 2020 (R450) do not have.
     """
+    if (folder / "none" / LIBRARY).exists():
+        return NvmlMock(folder)
     cc = compiler()
     assert cc is not None, "there is no C compiler"
     options = ["-std=gnu11", "-O1", "-w", "-fPIC", "-shared", "-fvisibility=hidden", f"-Wl,-soname,{LIBRARY}"]

@@ -2,8 +2,10 @@
 
 import importlib.util
 import json
+import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import time
@@ -126,3 +128,15 @@ def test_recipes_name_the_port_and_version_of_the_code() -> None:
     required = re.findall(r'^  ["\']([\w-]+)[=><]', project, re.MULTILINE)
     assert len(required) >= 7
     assert {name for name in required if f"- {name} " not in recipe} == set()
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
+def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+    for unit in (ROOT / "packaging").glob("*.service"):
+        copy = tmp_path / unit.name
+        copy.write_text(re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", unit.read_text()))
+        command = ["systemd-analyze", *(["--user"] if "user" in unit.name else []), "verify", "--man=no", str(copy)]
+        environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        assert unit.name not in done.stderr  # a line that is ignored is a warning

@@ -199,5 +199,7 @@ async def test_a_report_of_the_selected_job_is_written(monkeypatch: pytest.Monke
         await pilot.pause(0.2)
         notices = [str(notice.message) for notice in pilot.app._notifications]
         assert followed == [[rank.pid for rank in JOBS[0].ranks if rank.host == THIS_HOST]]
-        assert any("report.html: " in text and "without steps: No rank has a probe" in text for text in notices)
+        assert any(
+            "report.html about train until" in text and "without steps: No rank has a probe" in text for text in notices
+        )
         assert any(text.startswith("The job has ended: gpumon-report-") for text in notices)

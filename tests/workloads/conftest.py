@@ -1,16 +1,15 @@
 """Runs workloads as gpumon does: a child of an interpreter with torch, events on a pipe, a confirmed start."""
 
-import atexit
+import fcntl
 import functools
 import importlib
 import importlib.util
 import json
 import os
 import runpy
-import shutil
 import subprocess
 import sys
-import tempfile
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ TORCH_PYTHON = os.environ.get("GPUMON_TEST_PYTHON") or (
 )
 """An interpreter with torch: this one, or the one that the environment names."""
 _SERVERS: list[subprocess.Popen[bytes]] = []
-"""Keeps the pipe open at whose end a server ends."""
+"""Servers that this process started; they end with the test run."""
 
 
 _CONTEXT = """
@@ -61,24 +60,34 @@ def output_of(workload: str, text: str) -> str:
 
 @functools.cache
 def torch_python() -> str:
-    """An interpreter that has imported torch already, for programs that need no GPU."""
+    """An interpreter that has imported torch already, for programs that need no GPU; one for all workers of pytest."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid.uuid4().hex)
+    folder = Path("/tmp", f"gpumon-{run[:16]}")  # the path of a socket has 107 bytes at most
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        python = folder / "python"
+        if not python.exists():
+            _serve(folder / "socket", python)
+        return str(python)
+
+
+def _serve(address: Path, python: Path) -> None:
     assert TORCH_PYTHON is not None
-    folder = Path(tempfile.mkdtemp(prefix="gpumon-", dir="/tmp"))  # the path of a socket has 107 bytes at most
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    address, python = folder / "socket", folder / "python"
-    python.write_text(torch_server.CLIENT.format(python=TORCH_PYTHON, address=str(address)))
-    python.chmod(0o755)
+    owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
     server = subprocess.Popen(
-        [TORCH_PYTHON, "-X", "no_debug_ranges", torch_server.__file__, str(address), str(python)],
-        stdin=subprocess.PIPE,  # the server ends when this process has gone
+        [TORCH_PYTHON, "-X", "no_debug_ranges", torch_server.__file__, str(address), str(python), str(owner)],
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
     )
     assert server.stdout is not None
     assert server.stdout.readline() == b"ready\n"
     _SERVERS.append(server)
-    return str(python)
+    python.write_text(torch_server.CLIENT.format(python=TORCH_PYTHON, address=str(address)))
+    python.chmod(0o755)
 
 
 needs_torch = pytest.mark.skipif(TORCH_PYTHON is None, reason="no torch here, and GPUMON_TEST_PYTHON names no python")

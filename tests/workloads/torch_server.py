@@ -1,6 +1,8 @@
 """A server that has imported torch and forks for every program: an import costs two seconds, and a fork nothing.
 
-    python torch_server.py SOCKET PYTHON     PYTHON is how programs name their interpreter, ``sys.executable``
+    python torch_server.py SOCKET PYTHON OWNER
+
+PYTHON is how programs name their interpreter, ``sys.executable``; with the process OWNER, the server ends.
 
 `CLIENT` is the text of that interpreter: a program that passes its arguments, environment and files on to the server.
 """
@@ -11,6 +13,7 @@ import json
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -40,18 +43,19 @@ os._exit(code)
 _FIRST_SPARE_FD = 200
 
 
-def main(address: str, python: str) -> None:
-    """Serves until standard input is closed; returns only in a fork, after its program."""
+def main(address: str, python: str, owner: str) -> None:
+    """Serves as long as its owner lives; returns in a fork after its program."""
     import torch  # noqa: TID251  # in a separate process
 
     torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)  # the first optimizer imports as much again
     gc.freeze()
+    owner_ended = os.pidfd_open(int(owner))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(address)
     listener.listen()
     print("ready", flush=True)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while listener in select.select([listener, sys.stdin], [], [])[0]:
+    while owner_ended not in select.select([listener, owner_ended], [], [])[0]:
         connection, _ = listener.accept()
         if not os.fork():
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -63,6 +67,7 @@ def main(address: str, python: str) -> None:
             _run(program, fds, python)
             return
         connection.close()
+    shutil.rmtree(Path(address).parent, ignore_errors=True)
 
 
 def _supervise(connection: socket.socket, pid: int) -> None:

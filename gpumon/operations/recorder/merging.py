@@ -4,7 +4,8 @@ Documents are those of `gpumon.core.frames` as the collector writes them: decodi
 the recorder may cost.
 """
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from gpumon.core.json_fields import Json
 from gpumon.core.metrics import METRICS, Unit
@@ -19,8 +20,14 @@ _METRICS: Final = tuple(
 """Of counters and states, the newest value counts."""
 _HOST: Final = ("cpu_percent", *HOST_RATES)
 _LARGE: Final = 1e6
-_Sums = dict[str, list[float]]
-"""Sum, lowest, highest and number of values, by metric."""
+
+
+class _Span(NamedTuple):
+    """The values of a metric over some time."""
+
+    mean: float
+    low: float
+    high: float
 
 
 class FrameMerger:
@@ -33,83 +40,67 @@ class FrameMerger:
     def __init__(self, seconds: int) -> None:
         self._seconds = seconds
         self._bucket: int | None = None
-        self._first: Json | None = None
-        self._last: Json | None = None
-        self._clear()
+        self._frames: list[Json] = []
 
     def add(self, document: Json) -> Json | None:
         """Add a frame; returns the merged frame of the time before, if another time begins with this one."""
         bucket = int(document["monotonic_seconds"] // self._seconds)
         merged = self.flush() if bucket != self._bucket else None
         self._bucket = bucket
-        self._first = self._first or document
-        self._last = document
-        self._events += document["events"]
-        _add(self._host, document["host"], _HOST)
-        for device in document["devices"]:
-            key = device.get("uuid") or device["index"]
-            _add(self._devices.setdefault(key, {}), device, _METRICS)
-            if device.get("throttle_reasons"):
-                self._reasons.setdefault(key, {}).update(dict.fromkeys(device.get("throttle_reasons")))
+        self._frames.append(document)
         return merged
 
     def flush(self) -> Json | None:
         """The merged frame up to now, and begin again; None without a frame."""
-        first, last = self._first, self._last
-        if first is None or last is None:
+        frames, self._frames = self._frames, []
+        if not frames:
             return None
-        host = {name: _mean(sums) for name, sums in self._host.items() if last["host"].get(name) is not None}
-        merged = {
+        first, last = frames[0], frames[-1]
+        devices: dict[object, list[Json]] = {}
+        for frame in frames:
+            for device in frame["devices"]:
+                devices.setdefault(_key(device), []).append(device)
+        host = _spans([frame["host"] for frame in frames], _HOST)
+        return {
             **last,
             "time_seconds": first["time_seconds"],
             "monotonic_seconds": first["monotonic_seconds"],
             "interval_seconds": float(self._seconds),
-            "host": {**last["host"], **host},
-            "devices": list(map(self._device, last["devices"])),
-            "events": self._events,
-        }
-        self._clear()
-        return merged
-
-    def _device(self, device: Json) -> Json:
-        key = device.get("uuid") or device["index"]
-        sums = {name: values for name, values in self._devices[key].items() if device.get(name) is not None}
-        reasons = device.get("throttle_reasons")
-        return {
-            **device,
-            **{name: _mean(values) for name, values in sums.items()},
-            "ranges": {name: values[1:3] for name, values in sums.items() if values[1] != values[2]},
-            "throttle_reasons": reasons if reasons is None else list(self._reasons.get(key, ())),
+            "host": {**last["host"], **{name: span.mean for name, span in host.items()}},
+            "devices": [_device(devices[_key(device)]) for device in last["devices"]],
+            "events": [event for frame in frames for event in frame["events"]],
         }
 
-    def _clear(self) -> None:
-        self._first = self._last = None
-        self._events: list[Any] = []
-        self._host: _Sums = {}
-        self._devices: dict[object, _Sums] = {}
-        self._reasons: dict[object, dict[str, None]] = {}
+
+def _key(device: Json) -> object:
+    return device.get("uuid") or device["index"]
 
 
-def _add(sums: _Sums, record: Json, names: tuple[str, ...]) -> None:
-    ranges = record.get("ranges", {})
+def _device(records: Sequence[Json]) -> Json:
+    """A device over some time."""
+    spans = _spans(records, _METRICS)
+    reasons = [reason for record in records for reason in record.get("throttle_reasons") or ()]
+    is_known = records[-1].get("throttle_reasons") is not None
+    return {
+        **records[-1],
+        **{name: span.mean for name, span in spans.items()},
+        "ranges": {name: span[1:] for name, span in spans.items() if span.low != span.high},
+        "throttle_reasons": list(dict.fromkeys(reasons)) if is_known else None,
+    }
+
+
+def _spans(records: Sequence[Json], names: Sequence[str]) -> dict[str, _Span]:
+    """The spans of the values that the last record has; a record may be a merged one, with ranges."""
+    last, ranges = records[-1], [record["ranges"] for record in records if record.get("ranges")]
+    spans = {}
     for name in names:
-        value = record.get(name)
-        if value is None:
+        if last.get(name) is None:
             continue
-        low, high = ranges.get(name) or (value, value)
-        known = sums.get(name)
-        if known is None:
-            sums[name] = [value, low, high, 1]
-        else:
-            known[0] += value
-            known[1] = min(known[1], low)
-            known[2] = max(known[2], high)
-            known[3] += 1
-
-
-def _mean(values: list[float]) -> float:
-    total, low, high, count = values
-    if low == high:
-        return low
-    mean = total / count
-    return min(max(low, round(mean) if mean > _LARGE else round(mean, 2)), high)
+        values = [value for record in records if (value := record.get(name)) is not None]
+        low, high = min(values), max(values)
+        if ranges:
+            known = [span[name] for span in ranges if name in span]
+            low, high = min([low, *(span[0] for span in known)]), max([high, *(span[1] for span in known)])
+        mean = sum(values) / len(values)
+        spans[name] = _Span(min(max(low, round(mean) if mean > _LARGE else round(mean, 2)), high), low, high)
+    return spans

@@ -106,8 +106,9 @@ class BaseModalScreen(BaseScreen[DismissT], ModalScreen[DismissT]):
     async def action_close(self) -> None:
         """Do what the key that leads back does."""
         bindings = (active.binding for active in self.active_bindings.values())
-        back = next(binding for binding in bindings if (binding.id or "").endswith(".back"))
-        await self.run_action(back.action)
+        back = next((binding for binding in bindings if (binding.id or "").endswith(".back")), None)
+        if back is not None:  # there is none in a dialog that a key has just closed
+            await self.run_action(back.action)
 
 
 def next_key(keys: Sequence[str], key: str | None, step: int) -> str | None:

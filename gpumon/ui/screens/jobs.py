@@ -94,7 +94,9 @@ class JobsScreen(ViewScreen[None]):
         """Write a report, without steps if the job has no probe."""
         folder = Path(f"gpumon-report-{file_stamp()}")
         without = "" if problem is None else f" It is without steps: {problem.reason}"
-        self.notify(f"{folder / 'report.html'}: {name} until it ends or gpumon does.{without}", markup=False)
+        self.notify(
+            f"Writing {folder / 'report.html'} about {name} until it ends or gpumon does.{without}", markup=False
+        )
         say = partial(self.app.notify, markup=False)
         run_in_background(partial(_write_report, folder, pids), say, self.app.call_later)
 
