@@ -121,7 +121,12 @@ def _measure(context: Context, model: Model, variant: _InferenceVariant, referen
     while len(latencies) < _WARM_UPS or (time.monotonic() < until and not context.stopping):
         latencies.append(host_seconds(context, call)[1])
     calls = len(latencies)
-    queued = host_seconds(context, lambda: [call() for _ in range(calls)] and None)[1]
+
+    def call_all() -> None:
+        for _ in range(calls):
+            call()  # nothing is kept: with gradients, outputs hold the activations of all layers
+
+    queued = host_seconds(context, call_all)[1]
     peak = torch.cuda.max_memory_allocated() if context.on_gpu else 0
     return _Latencies(sorted(latencies), calls * variant.batch_size / queued, int(peak))
 
@@ -147,7 +152,7 @@ def _run(context: Context) -> Verdict:
     with context.torch.inference_mode():
         module = copy.deepcopy(model.module).eval().to(context.device)
         reference = module(_inputs(context, model, 1, context.torch.float32)).float()
-    variants = _variants(context)
+    variants, problem = _variants(context), ""
     for done, variant in enumerate(variants):
         if context.stopping:
             break
@@ -158,13 +163,14 @@ def _run(context: Context) -> Verdict:
         except VariantError as error:
             notes.append(str(error))
         except ArithmeticError as error:
-            return context.fail(str(error))
+            problem = str(error)
+            break
         finally:
             free_memory(context.torch)
     for variant, measured in rows:
         _add_results(context, variant, measured)
     context.progress(len(variants), len(variants))
-    return context.ok(" ".join([_advice(rows), *notes]))
+    return context.fail(problem) if problem else context.ok(" ".join([_advice(rows), *notes]))
 
 
 def _add_results(context: Context, variant: _InferenceVariant, measured: _Latencies) -> None:

@@ -24,7 +24,8 @@ def train(steps: int, waits: bool) -> None:
     torch.stack(losses).tolist() if not waits else losses
 
 
-train(20, waits=True)  # the warm-up
+for waits in (True, False):
+    train(500, waits=waits)  # the warm-up
 for waits in (True, False):
     start = time.perf_counter()
     train(500, waits=waits)
