@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import median_low
 from typing import Final, NamedTuple
 
@@ -203,6 +204,11 @@ class GraphBuilder:
             self._launched.append([])
         return launches
 
+    @cached_property
+    def _all_work(self) -> tuple[list[int], list[int]]:
+        """When all work of the trace was launched, and when it ended; each sorted."""
+        return sorted(map(self._launch_of, self._events)), sorted(map(self._table.ends.__getitem__, self._events))
+
     def _launch_of(self, event: int) -> int:
         """When work was launched; when it began where that was not recorded."""
         call = self._host.launches.get(self._table.correlations[event])
@@ -266,11 +272,9 @@ class GraphBuilder:
         yield part
 
     def _queued(self, piece: TimePiece) -> int:
-        """How much work is queued at the end of a launch."""
-        return sum(
-            bisect_left(launched, piece.begin) - max(0, bisect_right(ends, piece.end) - 1)
-            for launched, ends in zip(self._launched, self._ends, strict=True)
-        )
+        """How much work is queued at the end of a launch, of this step and of those before it."""
+        launched, ends = self._all_work
+        return bisect_left(launched, piece.begin) - bisect_right(ends, piece.end)
 
     def _waits(self, piece: TimePiece) -> tuple[tuple[After, ...], bool]:
         """The work that a call waits for, which was done by its end; and whether it took a part of the call."""

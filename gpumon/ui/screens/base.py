@@ -107,8 +107,10 @@ class BaseModalScreen(BaseScreen[DismissT], ModalScreen[DismissT]):
         """Do what the key that leads back does."""
         bindings = (active.binding for active in self.active_bindings.values())
         back = next((binding for binding in bindings if (binding.id or "").endswith(".back")), None)
-        if back is not None:  # there is none in a dialog that a key has just closed
+        if back is not None:
             await self.run_action(back.action)
+        elif self.is_current:  # otherwise another key has just closed it
+            self.dismiss(None)
 
 
 def next_key(keys: Sequence[str], key: str | None, step: int) -> str | None:
