@@ -188,6 +188,7 @@ class GpumonApp(BaseApp):
         """Count the keys after which the tour of the demo disappears."""
         if self.session.count_tour_key(ends=event.key == "escape"):
             self.drawing.draw()
+            self.call_later(self.say, "")  # the key had an effect after all
 
     def send_probe_request(self, message: messages.ProbeRequested) -> None:
         """Send a request to a probe."""
