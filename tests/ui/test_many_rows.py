@@ -42,7 +42,7 @@ async def test_of_thousands_of_processes_those_in_sight_are_drawn(monkeypatch: p
         await pilot.press("g")
         await pilot.pause()
         drawn.clear()
-        stream.put(crowded(1))
+        stream.put(crowded(3))  # processes are drawn every two seconds
         await pilot.pause()
         assert 8 < len(drawn) <= 2 * 50
         table = app.screen.query_one("#processes", LineTable)
@@ -104,6 +104,6 @@ async def test_the_cursor_of_the_overview_moves_to_another_gpu_without_new_rows(
         await pilot.pause()
         assert " GPU 7 " in screen_text(app), "the chart follows the cursor"
         assert made == []
-        stream.put(crowded(1))
+        stream.put(crowded(3))  # processes are drawn every two seconds
         await pilot.pause()
         assert len(made) == 1

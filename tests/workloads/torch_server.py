@@ -49,7 +49,7 @@ def main(address: str, python: str, owner: str) -> None:
 
     torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)  # the first optimizer imports as much again
     gc.freeze()
-    owner_ended = os.pidfd_open(int(owner))
+    owner_ended: int | socket.socket = os.pidfd_open(int(owner))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(address)
     listener.listen()
