@@ -26,7 +26,7 @@ import os, subprocess, sys, time
 helper = subprocess.Popen(["sleep", "60"])
 worker = os.fork()
 if worker:
-    os.write(1, f"{os.getpid()} {helper.pid} {worker}\n".encode())  # one write: lines of two ranks do not mix
+    os.write(1, f"{os.getpid()} {helper.pid} {worker}\\n".encode())  # one write: lines of two ranks do not mix
 time.sleep(60)
 """
 
