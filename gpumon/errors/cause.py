@@ -33,6 +33,8 @@ _CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
 """How processes die by themselves or are killed, but not those that a launcher ends, or that end themselves."""
 _MAX_LINES_TO_REASON: Final = 5000
 """Lines between NCCL's warning and the error that it explains."""
+_MAX_LINES_BEHIND: Final = 16
+"""The same, for a reason that the error names in its last lines."""
 _OBJECT: Final = lazy_pattern(r"[\w./:@-]*[/\d:][\w./:@-]*")
 _MIN_OBJECT: Final = 7
 _NOT_A_NUMBER: Final = lazy_pattern(r"(?i)\b(?:nan|inf|non-?finite)\b")
@@ -266,7 +268,7 @@ def _is_led_by(root: LogFailure, lasting: LogFailure) -> bool:
     """Whether an error of a kind that ends programs later is the cause of a failure."""
     if follows(root, lasting) or _is_about_the_same(root, lasting):
         return True
-    is_near = abs(root.line - lasting.line) <= _MAX_LINES_TO_REASON
+    is_near = -_MAX_LINES_BEHIND <= root.line - lasting.line <= _MAX_LINES_TO_REASON
     return root.is_echo and not lasting.is_echo and is_near
 
 

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -53,7 +54,9 @@ class BlockFailures:
 def failures_in(block: LogBlock, hits: Sequence[PatternHit]) -> BlockFailures:
     """What failed in a block, with the known errors in it."""
     result, rows = BlockFailures(), block.by_rank
-    raised = [item for item in exceptions(block) if block.first <= rows.positions[item.row] < block.end]
+    notices = chain.from_iterable(hit.rows for hit in hits if hit.error.is_warning)
+    own = exceptions(block, notices)
+    raised = [item for item in own if block.first <= rows.positions[item.row] < block.end]
     by_row = {row: item for item in reversed(raised) for row in range(item.first_row, item.end_row)}
     of_raised: dict[int, list[PatternHit]] = {id(item): [] for item in raised}
     covered = {rows.positions[row] for row in by_row}
@@ -128,11 +131,11 @@ def _add_known(block: LogBlock, hit: PatternHit, result: BlockFailures) -> None:
         return
     if is_lasting(match):
         result.lasting.append(failure)
-    if match.is_warning or match.is_code:
+    is_notice = match.is_warning or match.is_code
+    if is_notice:
         result.notices.append(match)
         result.kept.add(key)
-    else:
-        result.failures.append(FailureLines(hit.position, hit.position + 1, failure))
+    result.failures.append(FailureLines(hit.position, hit.position + 1, None if is_notice else failure))
 
 
 def is_lasting(match: Match) -> bool:

@@ -121,15 +121,23 @@ class LogBlock:
         if self.ranks.count(None) == len(self.ranks):
             return in_order
         changes = [index for index, rank in enumerate(self.ranks) if rank is not None]
+        owner: int | None = None
         positions: dict[int | None, list[int]] = {None: list(range(changes[0]))} if changes[0] else {}
         for start, end in zip(changes, [*changes[1:], len(self.ranks)], strict=True):
-            positions.setdefault(self.ranks[start], []).extend(range(start, end))
+            positions.setdefault(self.ranks[start], []).append(start)
+            owner = owner if self._interrupts(start) else self.ranks[start]
+            positions.setdefault(owner, []).extend(range(start + 1, end))
         if len(positions) == 1:
             return in_order
         starts = [0, *accumulate(map(len, positions.values()))][:-1]
         indexes = list(chain.from_iterable(positions.values()))
         lines, texts = (list(map(some.__getitem__, indexes)) for some in (self.lines, self.texts))
         return RankLines(indexes, lines, texts, starts)
+
+    def _interrupts(self, position: int) -> bool:
+        """Whether a line with a rank stands between two indented lines without one, such as those of a traceback."""
+        beside = (position - 1, position + 1) if 0 < position < len(self.lines) - 1 else ()
+        return bool(beside) and all(self.ranks[at] is None and not self.lines[at][:1].strip() for at in beside)
 
 
 def blocks(chunks: Iterable[bytes]) -> Iterator[LogBlock]:

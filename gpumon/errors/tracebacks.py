@@ -7,6 +7,7 @@ another one, or that repeats one of a worker process, keeps its link to it.
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import Enum, auto
 from itertools import accumulate
 from typing import Final, NamedTuple
@@ -129,9 +130,9 @@ _REPORTED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL)\b")
 _LOGGED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO)\b")
 
 
-def exceptions(block: LogBlock) -> list[Raised]:
-    """The exceptions of a block, in the order of its lines by rank."""
-    rows = block.by_rank
+def exceptions(block: LogBlock, notices: Iterable[int] = ()) -> list[Raised]:
+    """The exceptions of a block, in the order of its lines by rank, of which some are known notices."""
+    rows = _without(block.by_rank, notices)
     if not any(sign in block.words.vocabulary for sign in _WORDS):
         return []
     text = "\n".join(rows.texts)
@@ -143,6 +144,16 @@ def exceptions(block: LogBlock) -> list[Raised]:
     bare = [(_row_of(match, starts), match) for match in _ends_of(_BARE.finditer(text))]
     taken = {row for item in below for row in range(item.first_row, item.end_row)}
     return sorted((*below, *_bare_exceptions(rows, bare, taken)), key=lambda item: item.row)
+
+
+def _without(rows: RankLines, notices: Iterable[int]) -> RankLines:
+    """The lines with blank ones in place of notices, which another program may print within a traceback."""
+    lines, texts = rows.lines.copy(), rows.texts.copy()
+    for row in notices:
+        is_raised = _EXCEPTION.match(texts[row]) or _WARNING.match(texts[row])
+        if not lines[row][:1].isspace() and not is_raised:
+            lines[row] = texts[row] = ""
+    return replace(rows, lines=lines, texts=texts)
 
 
 def _ends_of(matches: Iterable[re.Match[str]]) -> list[re.Match[str]]:
