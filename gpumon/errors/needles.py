@@ -55,8 +55,8 @@ class NeedleIndex:
         occurrences = [(needle, start) for needle in always for start in _starts(needle, text.letters)]
         if possible:
             occurrences += _occurrences(text, _places(words, possible))
-        occurrences.sort(key=itemgetter(1))
-        return occurrences
+        # A needle that has its rarest gram twice was found once for each.
+        return sorted(dict.fromkeys(occurrences), key=itemgetter(1))
 
     def _with_gram(self, gram: str) -> Sequence[_Needle]:
         """The needles whose rarest gram is this one."""

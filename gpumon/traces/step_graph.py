@@ -206,8 +206,15 @@ class GraphBuilder:
 
     @cached_property
     def _all_work(self) -> tuple[list[int], list[int]]:
-        """When all work of the trace was launched, and when it ended; each sorted."""
-        return sorted(map(self._launch_of, self._events)), sorted(map(self._table.ends.__getitem__, self._events))
+        """When all work of the trace was launched, and when it ended; each sorted.
+
+        Work without a launch was queued before the recording began, and launches without work are still queued at its
+        end.
+        """
+        table, launches = self._table, self._host.launches
+        launched = [table.begins[call] for call in launches.values()]
+        launched += [NEVER for event in self._events if table.correlations[event] not in launches]
+        return sorted(launched), sorted(map(table.ends.__getitem__, self._events))
 
     def _launch_of(self, event: int) -> int:
         """When work was launched; when it began where that was not recorded."""

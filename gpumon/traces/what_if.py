@@ -53,8 +53,11 @@ _MAX_WORK: Final = 50_000
 _NO_HOST: Final = {"": 0.0, DATA: 1.0}
 _GRAPH_GAP_NS: Final = 1_000
 """Least time between two dependent kernels of a CUDA graph, which is what is left of a launch."""
-_BF16_SPEEDUP: Final = 2.0
-"""A product in bf16 takes half the time of one in TF32, by the data sheets; measured on H200: 785 and 406 TFLOP/s."""
+_BF16_SPEEDUP: Final = Speedup(2.0, 2.6)
+"""Of a product in bf16 over TF32. By the data sheets 2; measured on H200: 785 and 406 TFLOP/s; of all products of a
+model, on an H100 at its power limit: 780 and 300."""
+_BF16_BYTES: Final = 0.5
+"""Of the bytes of fp32: memory-bound kernels take this part of their time if the whole model is in bf16."""
 
 
 def without(table: EventTable, graph: StepGraph, device: str) -> dict[str, tuple[int, int]]:
@@ -72,12 +75,17 @@ def without(table: EventTable, graph: StepGraph, device: str) -> dict[str, tuple
     if graph.work:
         changes[LAUNCHES] = Change(host=_NO_HOST, gap_ns=_GRAPH_GAP_NS)
     is_tf32 = ["tf32" in text.lower() for text in table.texts]
+
+    def is_product_in_tf32(item: DeviceWork) -> bool:
+        return item.share == tensor and is_tf32[table.names[item.event]]
+
+    tensor, memory = GPU_CLASSES.index(TENSOR), GPU_CLASSES.index(MEMORY)
     ratios: dict[str, tuple[str, Callable[[DeviceWork], float]]] = {
         COMMUNICATION: (COMMUNICATION, lambda _: float("inf")),
         COPIES: (COPIES, lambda _: float("inf")),
         SIMT: (SIMT, lambda item: tensor_speedup(device, item.time).most),
         LEAST + SIMT: (SIMT, lambda item: tensor_speedup(device, item.time).least),
-        TF32: (TENSOR, lambda item: _BF16_SPEEDUP if is_tf32[table.names[item.event]] else 1.0),
+        LEAST + TF32: (TENSOR, lambda item: _BF16_SPEEDUP.least if is_product_in_tf32(item) else 1.0),
     }
     shares = {item.share for item in graph.work}
     for name, (class_name, ratio) in ratios.items():
@@ -85,7 +93,15 @@ def without(table: EventTable, graph: StepGraph, device: str) -> dict[str, tuple
         if share in shares:
             times = [round(item.time / ratio(item)) if item.share == share else item.time for item in graph.work]
             changes[name] = Change(device=times)
-    if GPU_CLASSES.index(MEMORY) in shares:
+    if any(map(is_product_in_tf32, graph.work)):
+        factors = {tensor: 1 / _BF16_SPEEDUP.most, memory: _BF16_BYTES}
+        changed = [item.share == memory or is_product_in_tf32(item) for item in graph.work]
+        times = [
+            round(item.time * factors[item.share]) if is_faster else item.time
+            for item, is_faster in zip(graph.work, changed, strict=True)
+        ]
+        changes[TF32] = Change(device=times)
+    if memory in shares:
         changes[ELEMENTWISE] = Change(device=_fused(table, graph))
     return {name: step_time(graph, change)[:2] for name, change in changes.items()}
 

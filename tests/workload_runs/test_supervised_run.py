@@ -49,7 +49,8 @@ def test_it_says_hello_tells_its_plan_waits_for_leave_and_ends_with_a_result(sta
     play.allow()
     end = ended_once(play)
     assert end == RunEnded(0, cancelled=False, reason="", invalid_lines=0, log_bytes=0)
-    assert (play.result.verdict, play.result.why) == (VerdictKind.OK, "All is well.")
+    assert play.result.verdict is VerdictKind.OK
+    assert play.result.why.startswith("All is well."), "a note on a busy host may follow"
     assert play.result.measurements[0].metric.name == "speed"
     assert play.of(RunEventKind.BYE)
     assert not play.child.running

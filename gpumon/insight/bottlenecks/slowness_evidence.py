@@ -2,8 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from gpumon.insight.bottlenecks.try_line import StartCommand
+
+_LOWERED: Final = 0.95
+"""A power limit below this part of the usual one is lowered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +146,7 @@ class GpuEvidence:
         pcie_bytes_per_second: Data over PCIe in both directions.
         power_watts: Power.
         power_limit_watts: Power limit.
+        usual_power_watts: Power limit by the data sheet; None for a product that is not known.
         clock_share: Median SM clock as a share of the maximum.
         throttle_reasons: NVML's reasons in force in at least half of the samples.
         others: Command and SM share of other processes on this GPU.
@@ -161,6 +166,7 @@ class GpuEvidence:
     pcie_bytes_per_second: float | None = None
     power_watts: float | None = None
     power_limit_watts: float | None = None
+    usual_power_watts: float | None = None
     clock_share: float | None = None
     throttle_reasons: tuple[str, ...] = ()
     others: tuple[tuple[str, float], ...] = ()
@@ -168,6 +174,12 @@ class GpuEvidence:
     memory_used_share: float | None = None
     retries_count: int | None = None
     ooms_count: int | None = None
+
+    @property
+    def is_power_limit_lowered(self) -> bool:
+        """Whether the power limit is clearly below that of the data sheet."""
+        limit, usual = self.power_limit_watts, self.usual_power_watts
+        return limit is not None and usual is not None and limit < _LOWERED * usual
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from gpumon.core.allocator import AllocatorStatistics
+from gpumon.core.gpu_models import model_of
 from gpumon.core.model import Device, Frame, Process, short_product_name
 from gpumon.insight.bottlenecks.slowness_evidence import GpuEvidence
 from gpumon.operations.gpu_processes import owners_of
@@ -72,6 +73,7 @@ class DeviceObserver:
             key=lambda item: -item[1],
         )
         used, total = self._mean("memory_used_bytes"), self._mean("memory_total_bytes")
+        model = model_of(device.name, device.compute_capability, None if total is None else int(total))
         return GpuEvidence(
             label=device.label,
             name=short_product_name(device.name),
@@ -79,6 +81,7 @@ class DeviceObserver:
             pcie_bytes_per_second=None if sent is None or received is None else sent + received,
             power_watts=self._mean("power_watts"),
             power_limit_watts=self._mean("power_limit_watts"),
+            usual_power_watts=None if model is None else model.power_watts,
             clock_share=median(self._clocks) if self._clocks else None,
             throttle_reasons=tuple(sorted(name for name, count in self._reasons.items() if 2 * count >= self._frames)),
             others=tuple(others),

@@ -52,6 +52,15 @@ from gpumon.insight.bottlenecks.slowness_verdict import judge_run
 from tests.insight.bottlenecks.makers import WORK, evidence, observed, part, sources
 
 GPU = GpuEvidence("0", "H100", utilization_share=0.6, sm_share=0.5, tensor_share=0.2, dram_share=0.2)
+CAPPED = GpuEvidence(
+    "0",
+    utilization_share=0.99,
+    clock_share=0.7,
+    throttle_reasons=("sw_power_cap",),
+    power_limit_watts=700.0,
+    usual_power_watts=700.0,
+)
+"""At the power limit of the product, as any GPU with enough work."""
 QUIET = HostEvidence(5.0, cpu_count=16, allowed_cores=16, host_cpu_cores=2.0, process_cpu_cores=1.0)
 
 
@@ -172,9 +181,7 @@ HEALTHY = {
         {}, busy_host(settings={"CUDA_LAUNCH_BLOCKING": "0", "TORCH_DISTRIBUTED_DEBUG": "INFO"}), GPU
     ),
     "a busy GPU": evidence({GPU_WORK: 0.97, HOST: 0.02, SYNC: 0.01}, QUIET, GPU),
-    "a GPU at its power limit": evidence(
-        {}, QUIET, GpuEvidence("0", utilization_share=0.99, clock_share=0.85, throttle_reasons=("sw_power_cap",))
-    ),
+    "a GPU at its power limit": evidence({}, QUIET, CAPPED),
     "bf16 on tensor cores": evidence(
         {TENSOR: 0.8, MEMORY: 0.15, HOST: 0.05},
         QUIET,
@@ -195,6 +202,12 @@ def test_a_healthy_training_run_is_not_accused(name: str) -> None:
     assert verdict.is_decided
     assert verdict.causes == ()
     assert verdict.summary.startswith(("Healthy: ", "No cause found"))
+
+
+def test_a_power_limit_that_somebody_lowered_is_a_cause() -> None:
+    (cause,) = judge_run(evidence({}, QUIET, replace(CAPPED, power_limit_watts=400.0))).causes
+    assert cause.kind == "clocks"
+    assert "at a power limit of 400 W instead of 700 W" in cause.evidence
 
 
 def test_workers_that_wait_for_a_core_are_no_few_workers() -> None:

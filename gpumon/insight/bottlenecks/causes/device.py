@@ -241,8 +241,9 @@ def _clocks(evidence: SlownessEvidence) -> Finding | None:
         why, experiment = f"throttled by {fault.fault}", fault.fix
     elif is_set:
         why, experiment = "because a user has set the clocks", "Reset the clocks: nvidia-smi -rgc and -rac, as root."
-    elif POWER_CAP in gpu.throttle_reasons:
-        why, experiment = "at its power limit", "Compare the power limit with the default: nvidia-smi -q -d POWER."
+    elif POWER_CAP in gpu.throttle_reasons and gpu.is_power_limit_lowered:  # at the usual limit, full load is normal
+        why = f"at a power limit of {gpu.power_limit_watts:.0f} W instead of {gpu.usual_power_watts:.0f} W"
+        experiment = "Compare the power limit with the default: nvidia-smi -q -d POWER."
     else:
         return None
     text = f"the SM clock is {gpu.clock_share:.0%} of its maximum, {why}"
