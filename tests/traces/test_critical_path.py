@@ -7,9 +7,12 @@ from typing import Final
 
 import pytest
 
-from gpumon.core.step_classes import DATA, HOST, MEMORY, SYNC, TENSOR
+from gpumon.core.step_classes import DATA, GPU_CLASSES, HOST, MEMORY, SIMT, SYNC, TENSOR
 from gpumon.traces.columns import CRITICAL_PATH
 from gpumon.traces.model import Trace
+from gpumon.traces.step_graph import LAST, After, DeviceWork, HostPart, StepGraph
+from gpumon.traces.table import EventTable
+from gpumon.traces.what_if import tensor_speedup, without
 from tests.traces.maker import ELEMENTWISE, GEMM, NCCL, SGEMM, TraceMaker, training
 
 CALL, DELAY, GAP, RETURN = 6, 9, 2, 7
@@ -219,6 +222,19 @@ def test_products_on_tensor_cores_become_faster_by_the_ratio_of_the_gpu() -> Non
         without = maker.trace().without
         for name, ratio in (("without_tensor_cores", most), ("least without_tensor_cores", least)):
             assert without[name][0] / 1000 == pytest.approx(4 * (2_000 / ratio + 200), rel=0.02)
+
+
+def test_the_gpu_alone_decides_where_the_host_ran_ahead_of_it() -> None:
+    """As after a pause: in the step of the trace, the host fills the queue, and waits for nothing."""
+    table, simt = EventTable(), GPU_CLASSES.index(SIMT)
+    table.names.append(table.number_of(SGEMM))
+    work = [DeviceWork(0, 0, simt, 1_000_000, 5_000, (After(0, LAST, 1_000),)) for _ in range(10)]
+    graph = StepGraph([HostPart([], {"": 2_000_000})], work, [0], 0, 10_000_000, is_repeated=True)
+    times = without(table, graph, "9.0")
+    least, most = tensor_speedup("9.0", 1_000_000)
+    assert times[""] == (10_000_000, 10_000_000)
+    assert times[SIMT][0] == pytest.approx(10_000_000 / most, rel=1e-3)
+    assert times[f"least {SIMT}"][0] == pytest.approx(10_000_000 / least, rel=1e-3)
 
 
 def test_a_call_that_waits_for_nothing_takes_its_own_time() -> None:
