@@ -105,6 +105,24 @@ def test_requests_are_answered(tmp_path: Path) -> None:
         assert (unknown["ok"], unknown["reason"]) == (False, "This probe does not know the request.")
 
 
+def test_a_probe_that_rests_after_an_answer_ends_at_once(tmp_path: Path) -> None:
+    code = """
+import sys, torch
+torch.cuda.allocate(0, 1)
+sys.modules["_gpumon_probe_agent.requests"]._REST_FACTOR = 1e9
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+    with running(tmp_path, code) as program:
+        program.hear()
+        probe = program.probe()
+        assert probe.ask("stacks")["ok"]
+        probe.send({"ask": "stacks", "id": 2})
+        assert "in a moment" in probe.until("answer")["reason"]
+        probe.send({"ask": "detach", "id": 3})
+        assert probe.until("answer")["ok"]
+
+
 def test_the_interval_is_as_requested_within_the_limits(tmp_path: Path) -> None:
     with running(tmp_path, HOLDING) as program:
         probe = program.probe()

@@ -188,4 +188,4 @@ def _predicted(rule: CauseRule, evidence: SlownessEvidence, bound: float) -> tup
         return least, None
     middle = (least + most) / 2
     half = min((most - least) / 2 + _NOISE * middle, _MAX_HALF * middle)
-    return middle, (middle - half, middle + half)
+    return middle, (middle - half, min(middle + half, step))

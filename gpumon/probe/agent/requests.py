@@ -162,7 +162,7 @@ class Requests:
         _, needs_context = self._handlers.get(kind, (None, None))
         if needs_context is None:
             return "This probe does not know the request."
-        if now < self._rest_until:
+        if now < self._rest_until and kind != "detach":  # whoever wants the probe to go need not wait for that
             return _BUSY
         if needs_context and self._torch.state != "live":
             return _NO_CONTEXT
