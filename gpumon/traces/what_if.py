@@ -105,10 +105,10 @@ def without(table: EventTable, graph: StepGraph, device: str) -> dict[str, tuple
         changes[TF32] = Change(device=times)
     if memory in shares:
         changes[ELEMENTWISE] = Change(device=_fused(table, graph))
-    times = {name: step_time(graph, change)[:2] for name, change in changes.items()}
+    steps = {name: step_time(graph, change)[:2] for name, change in changes.items()}
     span, busy = graph.end - graph.begin, sum(item.time for item in graph.work)
-    if times[AS_IT_IS][0] >= _MIN_MODELED * span or busy < _MIN_MODELED * span:
-        return times
+    if steps[AS_IT_IS][0] >= _MIN_MODELED * span or busy < _MIN_MODELED * span:
+        return steps
     # The host ran ahead in this step, as after a pause, so its calls do not show what it waits for: the GPU decides.
     parts = {name: sum(change.device) / busy if change.device else 1.0 for name, change in changes.items()}
     return {name: (round(span * part), round(span * part)) for name, part in parts.items()}
