@@ -16,6 +16,7 @@ import pytest
 
 import gpumon.api
 from gpumon.api import FrameIterator, GpumonError, PartKind
+from gpumon.core.metrics import unknown_metric_text
 from gpumon.core.problems import ProblemCode
 from gpumon.streams.recording import RecordingWriter
 from tests import builders
@@ -124,6 +125,11 @@ def test_a_process_and_a_signal_to_exactly_it(training: Program) -> None:
     assert record.reserved_bytes == 1 << 30
     assert record.step_seconds is not None
     assert record.problems == {}
+    with_steps = replace(record.gpus[0], torch=None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gpumon.operations.host_process.sample_process", lambda _: (with_steps,))
+        reason = gpumon.process(training.process.pid).problems["allocated_bytes"].reason
+    assert reason == "PyTorch has used no GPU in this process."
     with pytest.raises(GpumonError, match="no longer the process"):
         gpumon.send_signal(replace(record, start_ticks=1))
     with pytest.raises(ValueError, match="INT, TERM, KILL"):
@@ -231,6 +237,7 @@ def test_activity_on_request(host: None) -> None:
     for metric in ("sm_activity_percent", "pcie_receive_bytes_per_second", "nvlink_transmit_bytes_per_second"):
         assert gpu.get(metric) is not None, gpu.problems[metric]
     assert gpu.get("energy_joules") is not None
+    assert unknown_metric_text("gpu_util") == "There is no metric 'gpu_util'. Did you mean utilization_gpu_percent?"
     with pytest.raises(ValueError, match=r"no metric 'utilisation_gpu'. Did you mean utilization_gpu_percent"):
         gpu.get("utilisation_gpu")
 
