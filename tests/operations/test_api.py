@@ -218,7 +218,8 @@ def test_the_recipes_of_the_page_run(
     assert len(RECIPES) > MIN_RECIPES
 
 
-def test_a_summary_of_an_epoch(host: None) -> None:
+def test_a_summary_of_an_epoch(host: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVML_MOCK_PIDS", str(os.getpid()))
     with gpumon.Collector(0.1) as collector:
         time.sleep(0.5)
         first, second = collector.summary("epoch"), collector.summary("epoch")
@@ -226,6 +227,8 @@ def test_a_summary_of_an_epoch(host: None) -> None:
     power = first.devices["0"]["power_watts"]
     assert power.minimum <= power.mean <= power.maximum
     assert power.count >= 2
+    assert first.processes[os.getpid()]["memory_bytes"].mean > 1 << 30
+    assert first.processes[os.getpid()]["host_memory_bytes"].count >= 2
     assert second.frames == 0, "since the previous summary"
     assert first.flat()["epoch/gpu 0/power_watts/mean"] == power.mean
     assert "epoch/host/memory_available_bytes/max" in first.flat()
