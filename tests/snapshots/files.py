@@ -147,10 +147,7 @@ def hostile(canary: Path) -> dict[str, tuple[bytes, str]]:
         "zeros": (b"\0" * 5000, "does not start"),
         "other pickle": (pickle.dumps({"model": [1, 2, 3]}), "no segments"),
         "number": (pickle.dumps(42), "no segments"),
-        "negative size of a block": (
-            pickle.dumps({"segments": [segment(block(0, -5))]}),
-            "out of range",
-        ),
+        "negative size of a block": (pickle.dumps({"segments": [segment(block(0, -5))]}), "out of range"),
         "size of an event": (
             pickle.dumps({"segments": [], "device_traces": [[event("alloc", 1, 1 << 80)]]}),
             "out of range",
