@@ -204,11 +204,7 @@ def test_alerts_have_a_start_and_an_action(nvml_mock: NvmlMock) -> None:
     above = [
         [alert["id"] for alert in device["alerts"] if alert["severity"] != "info"] for device in document["devices"]
     ]
-    assert above == [
-        [],
-        ["gpu_lost"],
-        ["gpu_unresponsive"],
-    ]
+    assert above == [[], ["gpu_lost"], ["gpu_unresponsive"]]
     for device in document["devices"][1:]:
         (alert,) = device["alerts"]
         assert alert["severity"] == "critical"

@@ -116,12 +116,7 @@ def test_every_event_is_a_line_of_the_public_format(environment: Environment) ->
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("settings", "code", "verdict"),
-    [
-        (["end=warn"], 0, "warn"),
-        (["end=crash"], 1, "fail"),
-        (["count=0"], 1, "fail"),
-        (["checked=no"], 1, "fail"),
-    ],
+    [(["end=warn"], 0, "warn"), (["end=crash"], 1, "fail"), (["count=0"], 1, "fail"), (["checked=no"], 1, "fail")],
 )
 def test_the_verdict_determines_the_exit_code(
     environment: Environment, settings: list[str], code: int, verdict: str

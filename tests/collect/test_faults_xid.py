@@ -54,8 +54,7 @@ def events(frames: list[Frame]) -> list[DeviceEvent]:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
-    ("xid", "state", "code"),
-    [(79, "lost", ProblemCode.GPU_LOST), (119, "unresponsive", ProblemCode.UNRESPONSIVE)],
+    ("xid", "state", "code"), [(79, "lost", ProblemCode.GPU_LOST), (119, "unresponsive", ProblemCode.UNRESPONSIVE)]
 )
 def test_a_fatal_xid_is_reported_once_and_ends_all_calls_on_its_gpu(
     live: Live, tmp_path: Path, xid: int, state: str, code: ProblemCode

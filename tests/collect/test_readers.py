@@ -145,10 +145,7 @@ def test_invalid_values_are_missing_and_never_kept() -> None:
     assert "4294967295" in problems["utilization_gpu_percent"].reason
 
 
-@pytest.mark.parametrize(
-    ("total", "used"),
-    [(143771, 3 * 143771), (0, 0), (0, 5)],
-)
+@pytest.mark.parametrize(("total", "used"), [(143771, 3 * 143771), (0, 0), (0, 5)])
 def test_contradictory_memory_values_are_all_missing(total: int, used: int) -> None:
     fake = FakeNvml()
     memory = SimpleNamespace(total=total * MIB, used=used * MIB, reserved=MIB, free=MIB)

@@ -37,12 +37,7 @@ OLD = (
     "256.00 MiB free; 7.00 GiB allowed; 6.50 GiB reserved in total by PyTorch) If reserved memory is >> allocated"
 )
 READ_OLD = MemoryMessage(
-    asked=512 * MIB,
-    total=8 * GIB,
-    free=256 * MIB,
-    allowed=7 * GIB,
-    allocated=6 * GIB,
-    unallocated=512 * MIB,
+    asked=512 * MIB, total=8 * GIB, free=256 * MIB, allowed=7 * GIB, allocated=6 * GIB, unallocated=512 * MIB
 )
 ASYNC = (
     "Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 1.00 GiB\n"

@@ -15,15 +15,7 @@ from gpumon.ui.screens.device import DeviceScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from tests import builders
 from tests.frames import machine
-from tests.ui.fakes import (
-    FakeLive,
-    FakeRecording,
-    Refreshes,
-    app_on,
-    busy,
-    screen_lines,
-    screen_text,
-)
+from tests.ui.fakes import FakeLive, FakeRecording, Refreshes, app_on, busy, screen_lines, screen_text
 
 
 class Scenes:

@@ -288,14 +288,7 @@ async def test_what_is_wrong_can_be_read_without_colours() -> None:
         shown = screen_text(app)
         assert len(screen_lines(app)) == 40
         lost = "LOST: The GPU has fallen off the bus → 6 shows what to do"
-        rows = (
-            "▸",
-            lost,
-            "UNRESPONSIVE 12s → 6",
-            "!too hot",
-            "!91°",
-            "! unattributed: no visible process owns",
-        )
+        rows = ("▸", lost, "UNRESPONSIVE 12s → 6", "!too hot", "!91°", "! unattributed: no visible process owns")
         for words in (*rows, " ! GPU 1 is lost"):
             assert words in shown
 

@@ -77,13 +77,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """A command without any terminal."""
     return subprocess.run(
-        argv,
-        check=False,
-        env={**environment, "TERM": "xterm"},
-        stdin=stdin,
-        capture_output=True,
-        text=True,
-        timeout=20,
+        argv, check=False, env={**environment, "TERM": "xterm"}, stdin=stdin, capture_output=True, text=True, timeout=20
     )
 
 
