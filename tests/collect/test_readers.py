@@ -221,27 +221,3 @@ def test_slow_readings_do_not_all_run_in_one_tick() -> None:
         most, calls = max(most, seldom), calls + seldom
     assert most <= 2
     assert 2 * len(SELDOM) - 2 <= calls <= 2 * len(SELDOM) + 2
-
-
-@pytest.mark.parametrize(
-    ("call", "metrics"),
-    [
-        ("nvmlDeviceGetRemappedRows", {"remapped_rows_pending", "remapped_rows_failure"}),
-        ("nvmlDeviceGetBAR1MemoryInfo", {"bar1_total_bytes", "bar1_used_bytes"}),
-        ("nvmlDeviceGetPcieReplayCounter", {"pcie_replay_count"}),
-        (FAN, {"fan_percent"}),
-        ("nvmlDeviceGetEncoderUtilization", {"utilization_encoder_percent"}),
-        ("nvmlDeviceGetDecoderUtilization", {"utilization_decoder_percent"}),
-        ("nvmlDeviceGetMemoryBusWidth", {"memory_bus_width_bits"}),
-    ],
-)
-def test_what_a_chip_does_not_have_affects_only_its_metrics(call: str, metrics: set[str]) -> None:
-    fake = FakeNvml()
-    fake.answer(call, NOT_SUPPORTED)
-    reader = metrics_reader(fake)
-    for second in range(60):
-        readings, problems = reader.read(second)
-    assert fake.count()[call] == 1
-    assert metrics <= set(problems)
-    assert {problem.code for problem in problems.values()} == {ProblemCode.NOT_SUPPORTED}
-    assert set(readings) | set(problems) == set(METRICS) - {"memory_unattributed_bytes", *ON_DEMAND_METRICS}
