@@ -28,7 +28,6 @@ _FIRST_FRAME_SECONDS: Final = 10.0
 _LAST_PUSH_SECONDS: Final = 3.0
 _WAKE_SECONDS: Final = 0.5
 _MAX_PORT: Final = 65535
-_MAX_PASSWORD_BYTES: Final = 4096
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -285,13 +284,10 @@ def _password(file: Path | None) -> str:
     """
     if file is None:
         return ""
+    from gpumon.fleet.model import FleetError
+    from gpumon.fleet.prometheus import read_secret
+
     try:
-        with file.open("rb") as opened:
-            lines = opened.read(_MAX_PASSWORD_BYTES).decode().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError.usage(
-            ProblemCode.INVALID_VALUE, f"The password cannot be read from {file}: {error}."
-        ) from error
-    if not lines or not lines[0]:
-        raise CommandError.usage(ProblemCode.INVALID_VALUE, f"{file} contains no password.")
-    return lines[0]
+        return read_secret(file, "")
+    except FleetError as error:
+        raise CommandError(error.problem, ExitCode.USAGE) from error

@@ -19,6 +19,7 @@ from typing import IO, Any, Final, cast
 
 from gpumon.core.deadline import Deadline
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.source_file import open_input
 from gpumon.core.text import safe_text
 from gpumon.fleet.model import FleetError
 from gpumon.fleet.settings import PrometheusAddress
@@ -346,7 +347,7 @@ def read_secret(file: Path | None, variable: str) -> str:
     if file is None:
         return os.environ.get(variable, "")
     try:
-        with file.open("rb") as opened:
+        with open_input(file) as opened:
             lines = opened.read(1 << 16).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise FleetError(_problem(f"{file} cannot be read: {error}.", code=ProblemCode.INVALID_VALUE)) from error

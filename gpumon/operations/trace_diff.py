@@ -46,7 +46,9 @@ class NameChange(NamedTuple):
 
 
 def is_trace(path: Path) -> bool:
-    """Whether a file begins as a trace of PyTorch does, plain or compressed; False if it cannot be read."""
+    """Whether a file begins as a trace of PyTorch does, plain or compressed; False if it is not a readable file."""
+    if not path.is_file():
+        return False
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)

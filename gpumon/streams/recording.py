@@ -277,14 +277,16 @@ def _create(path: Path, name: str, folder: int | None) -> io.FileIO:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             return io.FileIO(os.open(path, flags, 0o666, dir_fd=folder), "w")
         except FileExistsError:
-            status = os.stat(path, dir_fd=folder)
-        if stat.S_ISREG(status.st_mode) and status.st_size:
-            raise CommandError.usage(
-                ProblemCode.INVALID_VALUE, f"{name} already exists.", "Choose another name or remove it."
-            )
-        return io.FileIO(os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder), "w")
+            file = io.FileIO(os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder), "w")
     except OSError as error:
         raise _write_error(error, name) from None
+    status = os.fstat(file.fileno())  # of the open file: another user may replace the one at the path
+    if stat.S_ISREG(status.st_mode) and status.st_size:
+        file.close()
+        raise CommandError.usage(
+            ProblemCode.INVALID_VALUE, f"{name} already exists.", "Choose another name or remove it."
+        )
+    return file
 
 
 def _open(path: Path, name: str) -> io.BufferedReader:

@@ -11,6 +11,12 @@ from gpumon.core import source_file
 from gpumon.core.problems import CommandError
 from gpumon.core.source_file import BoundedGzipFile, ExpansionError, open_input
 from gpumon.errors.source import log_pieces, open_log
+from gpumon.fleet.model import FleetError
+from gpumon.fleet.prometheus import read_secret
+from gpumon.operations.fleet.ssh import parse_hosts
+from gpumon.operations.hang_files.files import find_files
+from gpumon.operations.run_report.journal import load_report
+from gpumon.operations.trace_diff import is_trace
 
 
 @pytest.fixture(autouse=True)
@@ -57,3 +63,13 @@ def test_a_log_that_expands_too_much_is_refused(tmp_path: Path, monkeypatch: pyt
     path.write_bytes(gzip.compress(b"Epoch 1\n" * (1 << 20)))
     with open_log(path) as log, pytest.raises(CommandError, match=r"log\.gz expands to more than .* zcat LOG\.gz"):
         list(log_pieces(log, str(path)))
+
+
+def test_every_reader_of_a_named_file_refuses_a_pipe_without_a_writer(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert not is_trace(pipe)
+    assert find_files([tmp_path]) == []
+    for read in (load_report, lambda path: parse_hosts(None, path), lambda path: read_secret(path, "")):
+        with pytest.raises((CommandError, FleetError), match="no process writes to this pipe"):
+            read(pipe)

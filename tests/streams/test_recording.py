@@ -202,6 +202,25 @@ def test_an_existing_recording_is_not_overwritten(tmp_path: Path, name: str) -> 
     assert read(write(tmp_path / "empty", series(2)))[0] == series(2)
 
 
+def test_a_file_that_another_user_puts_in_the_place_of_an_empty_one_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, victim, real = tmp_path / "run.jsonl", tmp_path / "victim", os.open
+    path.touch()
+    victim.write_text("root:x:0:0")
+
+    def replaced(file: Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if not flags & os.O_EXCL:
+            file.unlink()
+            file.symlink_to(victim)
+        return real(file, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", replaced)
+    with pytest.raises(CommandError, match="already exists"):
+        RecordingWriter(path)
+    assert victim.read_text() == "root:x:0:0"
+
+
 def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
     for path, reason in [(tmp_path, "is a directory"), (tmp_path / "no" / "file", "no such file")]:
         with pytest.raises(CommandError, match=reason) as caught:

@@ -13,6 +13,7 @@ from typing import Final
 
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.source_file import open_input
 from gpumon.fleet.model import BUSIEST, IDLE_SECONDS, FleetError, FleetSnapshot
 from gpumon.fleet.settings import HostsSettings
 from gpumon.fleet.slurm import expand_hosts
@@ -21,6 +22,7 @@ from gpumon.streams.base import FrameInbox, Stream
 from gpumon.streams.remote.stream import RemoteStream
 
 MAX_HOSTS: Final = 64
+_MAX_HOSTS_BYTES: Final = 1 << 20
 READ_SECONDS: Final = 15.0
 """How long `read_hosts` waits for a host: ssh itself gives up after 10 s."""
 _HOST: Final = re.compile(r"(?:[\w.+-]{1,64}@)?[\w.:\[\]-]{1,255}", re.ASCII)
@@ -232,7 +234,8 @@ def parse_hosts(hosts: str | None, file: Path | None) -> list[str]:
     names = hosts.split(",") if hosts is not None and ":" in hosts else list(expand_hosts(hosts or ""))
     if file is not None:
         try:
-            lines = file.read_text().splitlines()
+            with open_input(file) as opened:
+                lines = opened.read(_MAX_HOSTS_BYTES).decode().splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise FleetError(Problem(ProblemCode.INVALID_VALUE, f"{file} cannot be read: {error}.")) from error
         names += [fields[0] for line in lines if (fields := line.partition("#")[0].split())]

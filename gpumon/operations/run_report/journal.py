@@ -1,5 +1,6 @@
 """What a report is made from: the folder of a run, with frames of its host and a journal of its ranks; a recording."""
 
+import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any, Final
 
 from gpumon.core.json_text import json_bytes
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
+from gpumon.core.source_file import open_input
 from gpumon.core.text import safe_text
 from gpumon.errors.explain import explain_paths
 from gpumon.operations.program_name import program_name
@@ -106,10 +108,13 @@ def explain_output(path: Path) -> dict[str, Any] | None:
 
 def _saved_report(path: Path, name: str) -> dict[str, Any] | None:
     """The document in a file; None if the file is something else, such as a recording."""
-    with path.open("rb") as file:
-        if file.read(1) != b"{":
-            return None
-        text = b"{" + file.read(_MAX_REPORT_BYTES)
+    try:
+        with io.BufferedReader(open_input(path)) as file:
+            if file.read(1) != b"{":
+                return None
+            text = b"{" + file.read(_MAX_REPORT_BYTES)
+    except OSError as error:
+        raise CommandError(_unreadable(path, error), ExitCode.USAGE) from None
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -196,7 +201,7 @@ def read_ring(folder: Path, since: float, until: float) -> RunData:
 
 def _lines(path: Path) -> Iterator[bytes]:
     try:
-        with path.open("rb") as file:
+        with io.BufferedReader(open_input(path)) as file:
             while line := file.readline(_MAX_LINE_BYTES):
                 yield line
     except OSError as error:
