@@ -14,7 +14,6 @@ from gpumon.present.paint.line import plain, width_of
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens import doctor
 from gpumon.ui.screens.doctor import DoctorScreen
-from gpumon.ui.screens.overview import OverviewScreen
 from tests.frames import machine
 from tests.ui.fakes import FakeLive, app_on, screen_text
 from tests.ui.test_snapshots import Compare
@@ -142,30 +141,6 @@ async def test_checks_appear_as_they_are_made(examinations: list[FakeExamination
         assert "1 failed, 1 with warnings, 3 ok, 2 skipped" in text
         assert "running" not in text
         assert "· wait" not in text
-
-
-@pytest.mark.parametrize("key", ["r"])
-async def test_it_is_done_again(examinations: list[FakeExamination], key: str) -> None:
-    async with app().run_test(size=(100, 30)) as pilot:
-        await opened(pilot)
-        examinations[0].find(CHECKS, is_over=True)
-        await pilot.press(key)
-        await pilot.pause()
-        first, second = examinations
-        assert (first.closed, second.started, second.closed) == (1, 1, 0)
-        assert "driver 580.95.05" not in screen_text(pilot.app)
-
-
-async def test_leaving_ends_it(examinations: list[FakeExamination]) -> None:
-    async with app().run_test(size=(100, 30)) as pilot:
-        await opened(pilot)
-        await pilot.press("escape")
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, OverviewScreen)
-        assert examinations[0].closed == 1
-        examinations[0].find(CHECKS, is_over=True)  # too late, and ignored
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, OverviewScreen)
 
 
 @pytest.mark.sampled(1)
