@@ -41,3 +41,10 @@ else:
         from gpumon import api
 
         return getattr(api, name)
+
+
+def load_ipython_extension(shell) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001 - IPython's, which need not be installed
+    """Add ``%%gpumem`` to a notebook: ``%load_ext gpumon``."""
+    from gpumon.probe.notebook import gpumem
+
+    shell.register_magic_function(lambda _, cell: gpumem(shell, cell), "cell", "gpumem")

@@ -18,7 +18,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, final
@@ -300,13 +300,16 @@ class Collector:
     Args:
         interval: Seconds between samples, 0.1 to 3600.
         activity: Whether to sample what is read on request too; see `snapshot`.
+        pids: Processes that are summarized too, with their memory and SM %; None: this one.
 
     Raises:
         ValueError: The interval is out of range.
     """
 
-    def __init__(self, interval: float = 1.0, *, activity: bool = True) -> None:
+    def __init__(self, interval: float = 1.0, *, activity: bool = True, pids: "Collection[int] | None" = None) -> None:
         from gpumon.core.statistics import Statistics
+
+        self._pids = frozenset({os.getpid()} if pids is None else pids)
 
         self._stream = _live(interval)
         self._has_activity = activity
@@ -314,7 +317,7 @@ class Collector:
         self._arrived = threading.Event()
         self._newest: Frame | None = None
         self._error: GpumonError | None = None
-        self._since_start = Statistics()
+        self._since_start = Statistics(self._pids)
         self._by_tag: dict[str, Statistics] = {}
         self._frames: FrameIterator | None = None
 
@@ -354,7 +357,7 @@ class Collector:
 
         with self._lock:
             ended = self._by_tag.get(tag, self._since_start)
-            self._by_tag[tag] = Statistics()
+            self._by_tag[tag] = Statistics(self._pids)
             return ended.summary(tag)
 
     def close(self) -> None:

@@ -1,7 +1,9 @@
 """Fixtures that several folders of tests share."""
 
+import compileall
 import fcntl
 import gc
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -10,9 +12,11 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
 
 from tests.nvml_mock import NvmlMock, build, compiler
@@ -39,6 +43,32 @@ settings.register_profile("searching", deadline=None, suppress_health_check=_SLO
 settings.load_profile(os.environ.get("GPUMON_HYPOTHESIS", "repeatable"))
 
 gc.set_threshold(10_000, 20, 20)  # thousands of tests stay in memory, and every complete collection visits them
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile all modules once: in a new clone each worker would, and that takes longer than to collect the tests."""
+    if getattr(config.option, "numprocesses", None):
+        folders = [config.rootpath / name for name in ("gpumon", "tests", "workloads")]
+        paths = [path for folder in folders for path in folder.rglob("*.py")]
+        count, fork = os.cpu_count() or 1, multiprocessing.get_context("fork")
+        children = [fork.Process(target=_compile, args=(config, paths[part::count])) for part in range(count)]
+        for child in children:
+            child.start()
+        for child in children:
+            child.join()
+
+
+def _compile(config: pytest.Config, paths: list[Path]) -> None:
+    """Write the bytecode of modules; that of tests has assertions that show their values."""
+    for path in paths:
+        cached = rewrite.get_cache_dir(path) / f"{path.stem}{rewrite.PYC_TAIL}"
+        if not path.name.startswith(("test_", "conftest")):
+            compileall.compile_file(path, quiet=2)
+        elif rewrite._read_pyc(path, cached) is None:
+            cached.parent.mkdir(exist_ok=True)
+            with suppress(SyntaxError):  # the collection reports it
+                source, code = rewrite._rewrite_test(path, config)
+                rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, source, cached)
 
 
 def pytest_collection_finish() -> None:

@@ -78,6 +78,11 @@ class _Row:
         """Samples per second, the median of the timed runs."""
         return median(self.speeds)
 
+    @property
+    def spread(self) -> float:
+        """Difference between the fastest and the slowest timed run, in samples per second."""
+        return max(self.speeds) - min(self.speeds)
+
 
 def gradients_of(
     torch: Any, batch: tuple[Any, Any], module: Any, loss_function: Any, scale: float, device: Any, precision: str
@@ -231,7 +236,7 @@ def _add_results(context: Context, row: _Row) -> None:
         )  # fmt: skip
 
     add("samples", row.speed)
-    add("speed_spread", 100 * (max(row.speeds) - min(row.speeds)) / row.speed)
+    add("speed_spread", 100 * row.spread / row.speed)
     add("throughput", row.speed * measured.step_flops / measured.batch_size / 1e12, peak and peak / 1e12, source)
     if measured.peak_bytes is not None:
         add("peak_memory" if context.on_gpu else "peak_resident_memory", measured.peak_bytes / 2**20)
@@ -262,14 +267,14 @@ def _judge(context: Context, rows: list[_Row], notes: list[str]) -> Verdict:
     chosen = min(fast, key=lambda row: ("bf16", "tf32", "fp16", "fp32").index(row.precision))
     if chosen is base:
         text = "Stay with fp32: no other precision that stays near it is faster here."
-    elif min(chosen.speeds) <= max(base.speeds):
+    elif chosen.speed - base.speed <= max(chosen.spread, base.spread) or min(chosen.speeds) <= max(base.speeds):
         text = (
             f"Stay with fp32: {chosen.precision} computed {_range_text(chosen)} and fp32 {_range_text(base)} in "
             f"{len(base.speeds)} runs each, so that the difference may be noise. Repeat it on an idle host."
         )
     else:
         ratio = chosen.speed / base.speed
-        text = f"Use {chosen.precision}: {ratio:.2f}x faster than fp32"
+        text = f"Use {chosen.precision}: {ratio:.2f}x faster than fp32 ({_range_text(chosen)}, not {_range_text(base)})"
         if chosen.measured.peak_bytes and base.measured.peak_bytes:
             text += f", with {chosen.measured.peak_bytes / base.measured.peak_bytes:.0%} of its peak memory"
         text += f". Its losses differ from fp32 by at most {chosen.loss_difference:.2%}, its gradients by "

@@ -54,10 +54,15 @@ def _share(context: Context, library: str, module: Any, tensor: Any) -> list[str
         if not is_shared or float(returned[0]) != 7.0:
             wrong.append(case)
         context.checked += 1
-        seconds = [host_seconds(context, view)[1] for _ in range(_REPETITIONS)]
-        context.result("view", median(seconds) * 1e6, repetitions=_REPETITIONS, case=case)
+        _measure(context, "view", case, view)
         context.step(f"{case}: the same memory, at {tensor.data_ptr():#x}; a write on one side is seen on the other.")
     return wrong
+
+
+def _measure(context: Context, name: str, case: str, call: Callable[[], Any]) -> None:
+    """Adds the median time of a call, in microseconds."""
+    seconds = [host_seconds(context, call)[1] for _ in range(_REPETITIONS)]
+    context.result(name, median(seconds) * 1e6, repetitions=_REPETITIONS, case=case)
 
 
 def _copies(context: Context, tensor: Any) -> dict[str, Callable[[], Any]]:
@@ -80,24 +85,23 @@ def _run(context: Context) -> Verdict:
     context.cap_memory(3 * size + (64 << 20))
     tensor = torch.ones(size // 4, device=context.device)
     missing, wrong = [], []
-    for library in ("cupy", "numba") if context.on_gpu else ("numpy",):
+    for library in ("cupy", "numba", "numpy") if context.on_gpu else ("numpy",):
         try:
             module = importlib.import_module(library)
             if library == "numba":
                 importlib.import_module("numba.cuda")
-            wrong += _share(context, library, module, tensor)
+            wrong += _share(context, library, module, torch.ones(size // 4) if library == "numpy" else tensor)
         except (ImportError, RuntimeError) as error:  # NumPy built for another torch raises RuntimeError
             reason = (str(error).splitlines() or [""])[0]
             missing.append(f"{library} cannot be used here ({reason}): {_INSTALL[library]}.")
             context.step(missing[-1])
-    shared = torch.from_dlpack(torch.utils.dlpack.to_dlpack(tensor))
-    if shared.data_ptr() != tensor.data_ptr():
+    if torch.from_dlpack(tensor).data_ptr() != tensor.data_ptr():
         wrong.append("torch, DLPack")
     context.checked += 1
+    _measure(context, "view", "torch, DLPack", lambda: torch.from_dlpack(tensor))
     for case, copy in _copies(context, tensor).items():
         copy()
-        seconds = [host_seconds(context, copy)[1] for _ in range(_REPETITIONS)]
-        context.result("copy", median(seconds) * 1e6, repetitions=_REPETITIONS, case=case)
+        _measure(context, "copy", case, copy)
     if wrong:
         return context.fail(f"Not the same memory: {', '.join(wrong)}.")
     return context.ok(_advice(context, missing))
@@ -105,12 +109,11 @@ def _run(context: Context) -> Verdict:
 
 def _advice(context: Context, missing: list[str]) -> str:
     values = {(result.name, result.case): result.value for result in context.results}
-    slowest = max((value for (name, _), value in values.items() if name == "view"), default=None)
+    slowest = max(value for (name, _), value in values.items() if name == "view")
     copies = [f"a {case} takes {value / 1e3:.3g} ms" for (name, case), value in values.items() if name == "copy"]
-    text = f"Of {context.parameters.size_mebibytes} MiB, {', '.join(copies)}."
-    if slowest is not None:
-        text = f"Share memory in place of copying it: a view takes up to {slowest:.3g} µs, whatever the size. {text}"
-        text += " A view is valid while its owner lives, and both sides must use the same stream or synchronize."
+    text = f"Share memory in place of copying it: a view takes up to {slowest:.3g} µs, whatever the size. Of "
+    text += f"{context.parameters.size_mebibytes} MiB, {', '.join(copies)}. A view is valid while its owner lives, "
+    text += "and both sides must use the same stream or synchronize."
     return " ".join([text, *missing])
 
 

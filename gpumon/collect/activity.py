@@ -27,6 +27,7 @@ _MAX_PCIE_KILOBYTES: Final = 1_000_000_000
 _MEBIBYTE: Final = 1 << 20
 SM_COUNTER: Final = (2, "sm_activity_percent")
 _COUNTERS: Final = (
+    (1, "engine_activity_percent"),
     SM_COUNTER,
     (3, "sm_occupancy_percent"),
     (5, "tensor_activity_percent"),

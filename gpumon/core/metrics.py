@@ -6,6 +6,7 @@ Prometheus names do. A value outside the bounds of its metric is not a reading: 
 To add a metric, add a row to `metrics.txt` and a reader to the collector.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -68,9 +69,25 @@ ON_DEMAND_METRICS: Final = (*METRICS.values(),)[[*METRICS].index("sm_activity_pe
 now and then on a busy device."""
 
 
-def unknown_metric_text(name: str) -> str:
-    """That there is no such metric, with the closest names."""
+def similar_names(name: str, names: Collection[str]) -> list[str]:
+    """The names that are closest to a misspelled or shortened one: ``gpu_util`` is in `utilization_gpu_percent`."""
     from difflib import get_close_matches  # late: few programs misspell a metric
 
-    matches = get_close_matches(name, METRICS, n=3, cutoff=0.5)
+    def shared(other: str) -> int:
+        parts = other.split("_")
+        return sum(any(part.startswith(word) for part in parts) for word in words)
+
+    words = list(filter(None, name.lower().split("_")))
+    best = max(map(shared, names), default=0)
+    by_word = [other for other in names if best and shared(other) == best]
+    return (
+        get_close_matches(name, names, n=3, cutoff=0.7)
+        or by_word[:3]
+        or get_close_matches(name, names, n=3, cutoff=0.5)
+    )
+
+
+def unknown_metric_text(name: str) -> str:
+    """That there is no such metric, with the closest names."""
+    matches = similar_names(name, METRICS)
     return f"There is no metric {name!r}." + (f" Did you mean {', '.join(matches)}?" if matches else "")

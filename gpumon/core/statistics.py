@@ -1,11 +1,18 @@
 """Mean, minimum and maximum of readings over the frames of a time range."""
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
+from typing import Final
 
-from gpumon.core.model import Frame
+from gpumon.core.model import Frame, Process
 
-_HOST_FIELDS = ("cpu_percent", "memory_available_bytes")
+_HOST_FIELDS: Final = ("cpu_percent", "memory_available_bytes")
+_PROCESS_FIELDS: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
+    "memory_bytes": sum, "sm_percent": fmean, "cpu_percent": max, "host_memory_bytes": max,
+}  # fmt: skip
+"""Fields of a process, and one value of those on its GPUs: what it does on the host is the same on each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,7 @@ class HostSummary:
         frames: Number of frames.
         devices: By the label of the device, such as ``0`` or ``1:0``, then by metric.
         host: By field of the host, such as ``cpu_percent``.
+        processes: By PID, then by field of `Process`: memory is the sum of all GPUs, ``sm_percent`` the mean.
     """
 
     tag: str
@@ -42,10 +50,12 @@ class HostSummary:
     frames: int
     devices: Mapping[str, Mapping[str, MetricSummary]]
     host: Mapping[str, MetricSummary]
+    processes: Mapping[int, Mapping[str, MetricSummary]]
 
     def flat(self) -> dict[str, float]:
         """One number for each name, for loggers: ``epoch/gpu 0/power_watts/mean``."""
         groups = {**{f"gpu {label}": metrics for label, metrics in self.devices.items()}, "host": self.host}
+        groups |= {f"pid {pid}": metrics for pid, metrics in self.processes.items()}
         return {
             "/".join(filter(None, (self.tag, group, metric, kind))): value
             for group, metrics in groups.items()
@@ -55,26 +65,24 @@ class HostSummary:
 
 
 class Statistics:
-    """Adds up the readings of frames."""
+    """Adds up the readings of frames.
 
-    def __init__(self) -> None:
+    Args:
+        pids: Processes whose use of GPUs and host is added up, too.
+    """
+
+    def __init__(self, pids: Collection[int] = ()) -> None:
+        self._pids = pids
         self._sums: dict[tuple[str, str], tuple[float, float, float, int]] = {}
         self._first = self._last = 0.0
         self._frames = 0
-
-    def copy(self) -> "Statistics":
-        """The same sums, which change independently."""
-        other = Statistics()
-        other._sums, other._frames = self._sums.copy(), self._frames
-        other._first, other._last = self._first, self._last
-        return other
 
     def add(self, frame: Frame) -> None:
         """Add the readings of a frame."""
         self._first = self._first if self._frames else frame.monotonic_seconds
         self._last = frame.monotonic_seconds
         self._frames += 1
-        for key, value in _values(frame):
+        for key, value in _values(frame, self._pids):
             total, minimum, maximum, count = self._sums.get(key, (0.0, value, value, 0))
             self._sums[key] = (total + value, min(minimum, value), max(maximum, value), count + 1)
 
@@ -84,10 +92,11 @@ class Statistics:
         for (group, metric), (total, minimum, maximum, count) in self._sums.items():
             groups.setdefault(group, {})[metric] = MetricSummary(total / count, minimum, maximum, count)
         host = groups.pop("host", {})
-        return HostSummary(tag, self._last - self._first, self._frames, groups, host)
+        processes = {pid: groups.pop(f"pid {pid}") for pid in self._pids if f"pid {pid}" in groups}
+        return HostSummary(tag, self._last - self._first, self._frames, groups, host, processes)
 
 
-def _values(frame: Frame) -> Iterator[tuple[tuple[str, str], float]]:
+def _values(frame: Frame, pids: Collection[int]) -> Iterator[tuple[tuple[str, str], float]]:
     for device in frame.devices:
         if frame.is_fresh(device):
             for metric, value in device.readings.items():
@@ -97,3 +106,15 @@ def _values(frame: Frame) -> Iterator[tuple[tuple[str, str], float]]:
         value = getattr(frame.host, name)
         if value is not None:
             yield ("host", name), value
+    yield from _process_values(frame, pids)
+
+
+def _process_values(frame: Frame, pids: Collection[int]) -> Iterator[tuple[tuple[str, str], float]]:
+    on_gpus: dict[int, list[Process]] = defaultdict(list)
+    for process in (process for gpu in frame.gpus for process in gpu.processes or () if process.pid in pids):
+        on_gpus[process.pid].append(process)
+    for pid, processes in on_gpus.items():
+        for name, combined in _PROCESS_FIELDS.items():
+            values = [value for process in processes if (value := getattr(process, name)) is not None]
+            if values:
+                yield (f"pid {pid}", name), combined(values)

@@ -59,7 +59,8 @@ def _named(part: str, devices: Sequence[Device]) -> Iterator[Device]:
     elif match := _CUDA.fullmatch(part):
         ordinal = int(match[1])
         matches = [device for device in devices if device.cuda_index == ordinal]
-        yield _only(matches, f"CUDA shows no device {ordinal} in this environment.", devices)
+        unknown = next((device.problems["cuda_index"].reason for device in gpus if "cuda_index" in device.problems), "")
+        yield _only(matches, f"No GPU is known to be CUDA's device {ordinal} here. {unknown}".rstrip(), devices)
     else:
         yield _with_uuid(part, devices)
 

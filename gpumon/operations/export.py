@@ -6,13 +6,12 @@ empty cell.
 
 import sys
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from math import inf
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from gpumon.core.json_text import json_line
-from gpumon.core.metrics import METRICS
+from gpumon.core.metrics import METRICS, similar_names
 from gpumon.core.model import HOST_RATES, Device, Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.source_file import STANDARD_INPUT
@@ -60,7 +59,7 @@ def parse_metrics(names: str | None) -> list[str]:
     chosen = [name for name in (part.strip() for part in names.split(",")) if name]
     for name in chosen:
         if name not in _COLUMNS:
-            matches = get_close_matches(name, _COLUMNS, n=4, cutoff=0.5)
+            matches = similar_names(name, _COLUMNS)
             remedy = f"Did you mean {', '.join(matches)}?" if matches else f"Metrics: {', '.join(_COLUMNS)}."
             raise CommandError.usage(ProblemCode.NOT_FOUND, f"There is no metric {safe_text(name, 60)}.", remedy)
     return list(dict.fromkeys(chosen)) or list(_COLUMNS)

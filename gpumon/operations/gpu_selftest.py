@@ -58,7 +58,8 @@ def _run_workload(events: list[dict[str, object]]) -> str:
     events += [event for line in done.stdout.splitlines() if (event := object_in(line.encode())) is not None]
     result = next((event for event in events if event.get("event") == "result"), None)
     if result is None:
-        raise SkippedError((done.stderr.strip().splitlines() or ["The workload did not start."])[-1])
+        reasons = [str(event["text"]) for event in events if event.get("event") == "error"]
+        raise SkippedError([*(reasons or done.stderr.strip().splitlines()), "The workload did not start."][0])
     if result.get("verdict") not in {"ok", "warn"}:
         raise FailedError(str(result.get("why")))
     return f"matmul: {result.get('verdict')}, {result.get('why')}"

@@ -79,6 +79,8 @@ def read_process(pid: int, proc: Path = Path("/proc")) -> HostProcess:
         problems |= dict.fromkeys(("parent", "start_ticks"), Problem(ProblemCode.NOT_FOUND, f"PID {pid} has ended."))
     if not any(gpu.torch for gpu in gpus):
         reason = Problem(ProblemCode.NOT_READ, "The process has no probe.", "Start it with gpumon watch.")
+        if any(gpu.training for gpu in gpus):
+            reason = Problem(ProblemCode.NOT_READ, "PyTorch has used no GPU in this process.")
         problems |= dict.fromkeys(("allocated_bytes", "reserved_bytes"), reason)
     if not any(gpu.training and gpu.training.step_seconds for gpu in gpus):
         problems["step_seconds"] = Problem(ProblemCode.NOT_READ, "Needs a probe, and two optimizer steps.")

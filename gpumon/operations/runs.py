@@ -185,7 +185,9 @@ def _expanded(device: str, read_devices: Callable[[], Sequence[Device]]) -> Iter
             if chosen.cuda_index is None and (by_uuid is None or VISIBLE in os.environ):
                 reason = f"CUDA does not show GPU {chosen.label} in this environment, or it is split by MIG."
                 remedy = (
-                    "Name one of its instances, such as 0:0." if is_split(chosen) else f"Set {VISIBLE}={chosen.uuid}."
+                    f"Name one of its instances, such as {chosen.label}:0."
+                    if is_split(chosen)
+                    else f"Set {VISIBLE}={chosen.uuid}."
                 )
                 raise CommandError.missing(ProblemCode.NOT_FOUND, reason, remedy)
             yield by_uuid if chosen.cuda_index is None and by_uuid is not None else _by_ordinal(chosen.cuda_index or 0)

@@ -20,6 +20,8 @@ DCGM_METRICS: Final[Mapping[str, SourceMetric]] = {
     "DCGM_FI_DEV_MEM_CLOCK": SourceMetric("clock_memory_hertz", 1e6),
     "DCGM_FI_DEV_MEMORY_TEMP": SourceMetric("temperature_memory_celsius"),
     "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": SourceMetric("pcie_replay_count"),
+    "DCGM_FI_DEV_PCIE_TX_THROUGHPUT": SourceMetric("pcie_transmit_bytes_per_second", 1000),
+    "DCGM_FI_DEV_PCIE_RX_THROUGHPUT": SourceMetric("pcie_receive_bytes_per_second", 1000),
     "DCGM_FI_DEV_MEM_COPY_UTIL": SourceMetric("utilization_memory_percent"),
     "DCGM_FI_DEV_ENC_UTIL": SourceMetric("utilization_encoder_percent"),
     "DCGM_FI_DEV_DEC_UTIL": SourceMetric("utilization_decoder_percent"),
@@ -35,6 +37,7 @@ DCGM_METRICS: Final[Mapping[str, SourceMetric]] = {
     "DCGM_FI_DEV_ROW_REMAP_FAILURE": SourceMetric("remapped_rows_failure"),
     "DCGM_FI_DEV_ROW_REMAP_PENDING": SourceMetric("remapped_rows_pending"),
     "DCGM_FI_DEV_POWER_MGMT_LIMIT": SourceMetric("power_limit_watts"),
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": SourceMetric("engine_activity_percent", 100),
     "DCGM_FI_PROF_SM_OCCUPANCY": SourceMetric("sm_occupancy_percent", 100),
     "DCGM_FI_PROF_PIPE_FP64_ACTIVE": SourceMetric("fp64_activity_percent", 100),
     "DCGM_FI_PROF_PIPE_FP32_ACTIVE": SourceMetric("fp32_activity_percent", 100),
@@ -47,6 +50,7 @@ DCGM_METRICS: Final[Mapping[str, SourceMetric]] = {
 """What is exported, with the factor from DCGM's unit to gpumon's."""
 _LABELS: Final = (
     "gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION", "hpc_job", "GPU_I_ID",
+    "GPU_I_PROFILE",
 )  # fmt: skip
 
 
@@ -85,7 +89,10 @@ def _labels(device: Device, frame: Frame, state: HostState) -> tuple[str, ...]:
         for process in device.processes or ()
         if (origin := state.origins.get(identity_of(process))) is not None and origin.job
     }
-    instance = None if device.instance is None else device.instance.gpu_instance_id
+    instance = ("", "")
+    if device.instance is not None:
+        number = device.instance.gpu_instance_id
+        instance = ("" if number is None else str(number), (device.name or "").partition(" MIG ")[2])
     return (
         str(device.index),
         device.uuid or "",
@@ -95,5 +102,5 @@ def _labels(device: Device, frame: Frame, state: HostState) -> tuple[str, ...]:
         frame.host.name or "",
         frame.driver_version or "",
         jobs.pop() if len(jobs) == 1 else "",
-        "" if instance is None else str(instance),
+        *instance,
     )

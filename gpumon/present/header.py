@@ -41,16 +41,16 @@ def versions_text(frame: Frame) -> str:
     if frame.cuda_driver_version:
         parts.append(f"CUDA {frame.cuda_driver_version}")
     if frame.devices or frame.driver_version:
-        parts.append(_gpus_text(frame.gpus))
+        parts.append(_gpus_text(frame.gpus or frame.devices))
     return " · ".join(parts)
 
 
 def _gpus_text(gpus: Sequence[Device]) -> str:
-    """The number of GPUs, with the product name if it is the same for all of them."""
+    """The number of GPUs, or of instances without a GPU, with the product name if it is the same for all of them."""
     names = {device.name for device in gpus if device.name is not None}
     if len(names) == 1:
         return f"{len(gpus)} x {short_product_name(names.pop())}"
-    return counted(len(gpus), "GPU")
+    return counted(len(gpus), "MIG instance" if gpus and gpus[0].instance is not None else "GPU")
 
 
 def banner(alerts: Sequence[Alert], width: int, max_lines: int, now: float) -> list[Line]:

@@ -12,7 +12,7 @@ from gpumon.present.paint.line import Line, Role, Span, clipped, line, section_h
 from gpumon.present.run_live import live_lines, memory_lines
 from gpumon.present.run_plots import plot_lines
 from gpumon.present.run_results import result_lines, timing_lines
-from gpumon.present.workload_text import parameter_text, resources_text
+from gpumon.present.workload_text import MAX_ERROR_LINES, parameter_text, resources_text
 from gpumon.present.workloads import elapsed_seconds, outcome_text, share_done, state_span
 from gpumon.workload_runs.protocol import VerdictKind
 from gpumon.workload_runs.state import UNSUPPORTED_ERROR, RunError
@@ -21,7 +21,6 @@ _STATE_WIDTH: Final = 9
 _MIN_BAR: Final = 10
 _MIN_TEXT: Final = 20
 _MAX_STEPS: Final = 6
-_MAX_ERROR_LINES: Final = 12
 
 
 def title_text(run: WorkloadRun) -> str:
@@ -96,7 +95,7 @@ def error_lines(errors: Sequence[RunError], width: int) -> list[Line]:
         known = known_error_in(error_text(error))
         meaning = [] if known is None else wrapped(f"{known.title}: {known.summary}", width - 5)
         lines += [line(Span(f"   {text}", Role.ACCENT)) for text in meaning]
-        lines += [line(f"   {text}") for text in wrapped(error.text, width - 5)[:_MAX_ERROR_LINES]]
+        lines += [line(f"   {text}") for text in wrapped(error.text, width - 5)[:MAX_ERROR_LINES]]
     return lines
 
 

@@ -12,6 +12,8 @@ from gpumon.workload_runs.parameters import Value, WorkloadParameter
 
 _COMMENT_WIDTH: Final = 76
 _LIST_WIDTH: Final = 110
+MAX_ERROR_LINES: Final = 12
+"""Lines of an error that are shown: that of a compiler has hundreds."""
 
 
 def share_text(share: float | None) -> str:

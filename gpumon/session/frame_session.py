@@ -154,7 +154,7 @@ class FrameSession:
                 self.store.apply(arrival)
                 if self._first_frames is not None:
                     self._first_frames.append(arrival)
-                    self.needs_history = len(self._first_frames) == _FRAMES_BEFORE_HISTORY
+                    self.needs_history |= len(self._first_frames) == _FRAMES_BEFORE_HISTORY
                 if self.recorded is not None:
                     self.recorded.observe(arrival)
                 self._check_alerts(arrival)

@@ -5,8 +5,10 @@ signals. A new interpreter is started where the variables change the interpreter
 """
 
 import gc
+import importlib
 import json
 import os
+import pkgutil
 import signal
 import socket
 import subprocess
@@ -21,6 +23,7 @@ _START_VARIABLES: Final = ("LC_", "LANG", "PYTHON")
 _FOLLOWED: Final = frozenset({"PYTHONPATH"})
 """Those that a fork obeys as a new interpreter does."""
 _MAX_REQUEST: Final = 1 << 18
+_PACKAGES: Final = ("cli", "core", "errors", "health", "insight", "operations", "probe", "session", "streams")
 
 
 class ForkServer:
@@ -75,10 +78,13 @@ def serve(requests: socket.socket) -> None:
         data, files, _, _ = socket.recv_fds(requests, _MAX_REQUEST, 4)
         if not data:
             return
+        request = json.loads(data)
+        if "config" in request["argv"]:
+            importlib.import_module("gpumon.ui.app")  # for its keys; a second, which other commands need not wait
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             requests.close()
-            _watch(json.loads(data), files)
+            _watch(request, files)
         for file in files:
             os.close(file)
 
@@ -129,10 +135,17 @@ def _become(request: dict[str, object], files: Sequence[int]) -> NoReturn:
         os._exit(code if isinstance(code, int) else int(code is not None))
 
 
-if __name__ == "__main__":
-    import gpumon.cli.entry
+def _import_all() -> None:
+    """Import what commands import late, as each of them would."""
+    for room in _PACKAGES:
+        package = importlib.import_module(f"gpumon.{room}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
 
-    assert gpumon.cli.entry
+
+if __name__ == "__main__":
+    _import_all()
     if os.fork():
         os._exit(0)  # the server is no child of the tests: some look for what they left
     serve(socket.socket(fileno=int(sys.argv[1])))

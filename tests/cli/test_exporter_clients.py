@@ -133,6 +133,7 @@ def secured(nvml_mock: NvmlMock, tmp_path: Path) -> Iterator[tuple[str, Path, Pa
         yield url, certificate, key
 
 
+@pytest.mark.long
 @needs_openssl
 @needs_curl
 def test_curl_needs_the_certificate_and_the_password(secured: tuple[str, Path, Path]) -> None:

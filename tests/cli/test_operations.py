@@ -102,8 +102,7 @@ def test_a_table_has_the_digits_of_a_32_bit_float_and_no_rows_before_the_first_s
 
 
 @pytest.mark.parametrize(
-    ("user", "word", "is_hidden"),
-    [("amy", "--famyx", True), ("al", "--value", False), ("al", "--al-x", True)],
+    ("user", "word", "is_hidden"), [("amy", "--famyx", True), ("al", "--value", False), ("al", "--al-x", True)]
 )
 def test_a_name_inside_a_word_is_hidden_unless_it_is_very_short(user: str, word: str, is_hidden: bool) -> None:
     original = frame(devices=(device(processes=(process(user=user, command=f"python train.py {word}"),)),))

@@ -58,10 +58,7 @@ def test_bash_completes_commands_workloads_themes_and_metrics(environment: Envir
     file.write_text('[themes.sea]\nprimary = "#048"\n')
     assert completed_in_bash(["gpumon", "re"], environment) == {"record", "recorder", "replay", "report", "results"}
     assert completed_in_bash(["gpumon", "run", "mat"], environment) == {"matmul"}
-    assert completed_in_bash(["gpumon", "--theme", ""], environment) == {
-        *BUILT_IN,
-        "sea",
-    }
+    assert completed_in_bash(["gpumon", "--theme", ""], environment) == {*BUILT_IN, "sea"}
     assert completed_in_bash(["gpumon", "demo", "--theme", "hi"], environment) == {"high-contrast"}
     assert completed_in_bash(["gpumon", "export", "--metrics", "power_watts,power_l"], environment) == {
         "power_watts,power_limit_watts"

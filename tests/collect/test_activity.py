@@ -47,11 +47,12 @@ def test_counters_take_two_samples_that_are_swapped(fake: FakeNvml) -> None:
 
 def test_counters_have_their_names_and_units(fake: FakeNvml) -> None:
     gpm = FakeGpm(fake)
-    gpm.values |= {2: 95.5, 3: 14.0, 5: 92.7, 10: 17.123, 11: 0.0, 12: 3.0, 13: 4.0}
+    gpm.values |= {1: 97.0, 2: 95.5, 3: 14.0, 5: 92.7, 10: 17.123, 11: 0.0, 12: 3.0, 13: 4.0}
     gpm.values |= {20: 40.0, 21: 56_500.0, 60: 2000.0, 61: 3000.5}
     counters = GpmCounters(Nvml(library=fake), 0)
     counters.read()
     assert counters.read() == {
+        "engine_activity_percent": 97.0,
         "sm_activity_percent": 95.5,
         "sm_occupancy_percent": 14.0,
         "tensor_activity_percent": 92.7,

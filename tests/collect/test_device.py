@@ -186,11 +186,7 @@ def test_memory_beyond_what_is_installed_is_missing(reader: DeviceReader, fake: 
 
 @pytest.mark.parametrize(
     ("pid", "code"),
-    [
-        (4001, ProblemCode.PROCESS_NOT_VISIBLE),
-        (0, ProblemCode.INVALID_VALUE),
-        (0xFFFFFFFF, ProblemCode.INVALID_VALUE),
-    ],
+    [(4001, ProblemCode.PROCESS_NOT_VISIBLE), (0, ProblemCode.INVALID_VALUE), (0xFFFFFFFF, ProblemCode.INVALID_VALUE)],
 )
 def test_processes_that_proc_does_not_show(reader: DeviceReader, fake: FakeNvml, pid: int, code: ProblemCode) -> None:
     fake.answer(COMPUTE, [entry(pid)])

@@ -54,8 +54,7 @@ def events(frames: list[Frame]) -> list[DeviceEvent]:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
-    ("xid", "state", "code"),
-    [(79, "lost", ProblemCode.GPU_LOST), (119, "unresponsive", ProblemCode.UNRESPONSIVE)],
+    ("xid", "state", "code"), [(79, "lost", ProblemCode.GPU_LOST), (119, "unresponsive", ProblemCode.UNRESPONSIVE)]
 )
 def test_a_fatal_xid_is_reported_once_and_ends_all_calls_on_its_gpu(
     live: Live, tmp_path: Path, xid: int, state: str, code: ProblemCode
@@ -135,7 +134,7 @@ def test_a_session_that_ends_gives_its_event_set_back(live: Live, tmp_path: Path
     assert next_calls(log, calls(log)["t"])["event_sets"] == 1
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "fault",
     [

@@ -8,14 +8,7 @@ import pynvml  # noqa: TID251
 import pytest
 
 from gpumon.collect.calls import CALLS, EVENT_CALLS
-from gpumon.collect.nvml import (
-    DeviceLostError,
-    DriverGoneError,
-    Nvml,
-    NvmlError,
-    ReadingError,
-    failure,
-)
+from gpumon.collect.nvml import DeviceLostError, DriverGoneError, Nvml, NvmlError, ReadingError, failure
 from gpumon.core.collector_contract import BREADCRUMB_BYTES, CRUMB_BYTES
 from gpumon.core.problems import Problem, ProblemCode
 from tests.collect.fake import LOST, MISMATCH, NOT_SUPPORTED, UNINITIALIZED, FakeNvml, error

@@ -10,14 +10,7 @@ import pytest
 
 import gpumon
 from gpumon.collect.calls import CallsInFlight
-from gpumon.collect.processes import (
-    INITIAL_PID_NAMESPACE,
-    NOT_VISIBLE,
-    UNPROVEN,
-    PidProof,
-    ProcessTable,
-    pid_proof,
-)
+from gpumon.collect.processes import INITIAL_PID_NAMESPACE, NOT_VISIBLE, UNPROVEN, PidProof, ProcessTable, pid_proof
 from gpumon.core.frames import decode
 from gpumon.core.model import Frame
 from gpumon.core.problems import ProblemCode

@@ -264,8 +264,7 @@ def test_a_counter_that_goes_back_or_is_faster_than_its_link_gives_no_rate(step:
 
 
 @pytest.mark.parametrize(
-    ("answer", "code"),
-    [(NOT_SUPPORTED, ProblemCode.NOT_SUPPORTED), ((3, (1 << 64) - 1), ProblemCode.INVALID_VALUE)],
+    ("answer", "code"), [(NOT_SUPPORTED, ProblemCode.NOT_SUPPORTED), ((3, (1 << 64) - 1), ProblemCode.INVALID_VALUE)]
 )
 def test_links_without_counters_have_the_reason(answer: object, code: ProblemCode) -> None:
     counters = Counters()

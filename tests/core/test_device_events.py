@@ -45,10 +45,7 @@ def test_recordings_without_them_have_none() -> None:
     assert decoded.sweep.calls_by_name == ()
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [None, 7, [7], [{"device_key": "x"}], [{"device_key": 1, "xid": 2}]],
-)
+@pytest.mark.parametrize("wrong", [None, 7, [7], [{"device_key": "x"}], [{"device_key": 1, "xid": 2}]])
 def test_what_is_no_event_is_a_frame_error(wrong: Any) -> None:  # noqa: ANN401
     raw = to_document(frame())
     raw["events"] = wrong

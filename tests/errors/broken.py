@@ -85,11 +85,5 @@ def with_other_line_ends(text: str, chance: Chance) -> str:
 
 
 Change = Callable[[str, Chance], str]
-CHANGES: Final[tuple[Change, ...]] = (
-    wrapped_by_words,
-    wrapped_by_terminal,
-    prefixed,
-    colored,
-    with_other_line_ends,
-)
+CHANGES: Final[tuple[Change, ...]] = (wrapped_by_words, wrapped_by_terminal, prefixed, colored, with_other_line_ends)
 """In the order in which they occur: no terminal breaks a line within a color escape."""

@@ -110,15 +110,7 @@ def test_an_error_of_several_ranks_is_shown_where_it_was_first() -> None:
     assert "8 lines contain this error (ranks 0-7)." in full_text(explain_text("\n".join(lines)))
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        "cublas-init",
-        "illegal-address",
-        "launch-failure",
-        "cudnn-init",
-    ],
-)
+@pytest.mark.parametrize("other", ["cublas-init", "illegal-address", "launch-failure", "cudnn-init"])
 def test_a_device_assert_is_the_cause_of_errors_of_the_dead_context(other: str) -> None:
     for text in (f"{TEXT[other]}\n{TEXT['device-assert']}", f"{TEXT['device-assert']}\n{TEXT[other]}"):
         assert cause(text) == "device-assert"

@@ -26,10 +26,12 @@ from tests.fleet.canned import results
 from tests.fleet.prometheus_server import needs_prometheus, prometheus
 from tests.fleet.targets import BLANK, MIB, FakeHost, serving, write_targets
 from tests.nvml_mock import NvmlMock
+from tests.present.test_dcgm import BOARD_12239
 
 pytestmark = [needs_prometheus, pytest.mark.xdist_group("prometheus")]
 IDLE_SECONDS = 3.0
 SECONDS = 40.0
+SHARES = ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE")
 
 
 class Fleet(NamedTuple):
@@ -235,3 +237,22 @@ def test_gpumons_own_exporter(honor_labels: bool, nvml_mock: NvmlMock, tmp_path:
     assert snapshot.value("power_watts", 0) is not None
     assert {row.user for row in usage.rows} == {snapshot.gpus[0].user}
     assert usage.rows[0].hours > 0
+
+
+def test_the_queries_of_grafanas_board_12239_have_values(nvml_mock: NvmlMock, tmp_path: Path) -> None:
+    environment = nvml_mock.environment(gpus=2, NVML_MOCK_MIG="1:2")
+    with exporting("--names", "dcgm", env=environment) as (_, url):
+        (tmp_path / "targets.json").write_text(json.dumps([{"targets": [url.split("/")[2]]}]))
+        with prometheus(tmp_path, tmp_path / "targets.json") as address:
+            server = Prometheus(PrometheusAddress(address))
+            instance = 'DCGM_FI_PROF_GR_ENGINE_ACTIVE{GPU_I_PROFILE="1g.18gb", GPU_I_ID="7", gpu="1"}'
+            deadline = time.monotonic() + SECONDS
+            while not list(server.query(instance)):
+                assert time.monotonic() < deadline
+                time.sleep(0.3)
+            for name, queries in BOARD_12239.items():
+                for query in queries:
+                    expression = query.format(f'{name}{{Hostname=~".+", gpu=~"0|1"}}')
+                    values = [value for _, value in server.query(expression)]
+                    assert values, expression
+                    assert name not in SHARES or all(0 < value <= 1 for value in values)

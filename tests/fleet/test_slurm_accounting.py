@@ -32,11 +32,7 @@ def new_account(**changes: object) -> Entry:
         "partition": "gpu",
         "nodes": "gpu[01-02]",
         "state": {"current": ["TIMEOUT"], "reason": "None"},
-        "exit_code": {
-            "status": ["SIGNALED"],
-            "return_code": number(0),
-            "signal": {"id": number(9), "name": "KILL"},
-        },
+        "exit_code": {"status": ["SIGNALED"], "return_code": number(0), "signal": {"id": number(9), "name": "KILL"}},
         "time": {
             "elapsed": 86_400,
             "start": 1_790_000_000,

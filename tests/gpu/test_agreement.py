@@ -126,6 +126,7 @@ COLUMNS = (
     Column("pci", "pcie_replay_count", 1.0, 0.0, 0.0),
 )
 ACTIVITIES = (
+    Column("1", "engine_activity_percent", 1.0, 4.0, 0.05),
     Column("2", "sm_activity_percent", 1.0, 4.0, 0.05),
     Column("3", "sm_occupancy_percent", 1.0, 4.0, 0.05),
     Column("5", "tensor_activity_percent", 1.0, 4.0, 0.05),

@@ -168,11 +168,35 @@ def sizes(memory: Waterfall) -> dict[PartKind, int]:
     return by_kind
 
 
+NOTEBOOK = """
+import gpumon, torch
+from types import SimpleNamespace
+def run(text):
+    exec(compile(text, "/tmp/ipykernel_1/2.py", "exec"), globals())
+    return SimpleNamespace(raise_error=lambda: None)
+shell = SimpleNamespace(run_cell=run, compile=SimpleNamespace(_filename_map={"/tmp/ipykernel_1/2.py": 1}))
+shell.register_magic_function = lambda function, *_: function("", CELL)
+kept = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+CELL = "del kept; a = torch.empty(3 << 30, dtype=torch.uint8, device='cuda')\\nb = a.clone(); del a"
+gpumon.load_ipython_extension(shell)
+print(torch.cuda.max_memory_allocated() >> 30)
+"""
+
+
 def of_gpu(frame: Frame, probes: Mapping[int, Probe], index: int = 0) -> Waterfall:
     memory = waterfall(frame.gpus[index], probes)
     print("\n".join(f"{part.kind.value:16} {part.pid or '':>8} {part.bytes / MIB:12.1f} MiB" for part in memory.parts))
     print(*memory.notes, sep="\n")
     return memory
+
+
+def test_the_magic_of_notebooks_has_the_peak_of_a_cell() -> None:
+    command = [sys.executable, "-c", NOTEBOOK]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=90, check=False)
+    head, *lines, peak = done.stdout.splitlines() or [done.stderr]
+    assert head.endswith(": peak 6.00 GiB, before 1.00 GiB, change +2.00 GiB"), done
+    assert [" ".join(line.split()) for line in lines] == [f"3.00 GiB 1 tensor In [1], line {n}" for n in (1, 2)]
+    assert peak == "6"
 
 
 @pytest.mark.parametrize("setting", ["", "expandable_segments:True", "backend:cudaMallocAsync"])

@@ -144,10 +144,7 @@ def mistakes(case: Case, outcome: Outcome, *, is_plain: bool = False) -> list[st
     verdict = outcome.verdict
     if verdict is None:
         return ["no verdict"]
-    pairs = (
-        ("kind", verdict.kind.value, case.kind.value),
-        ("rank", verdict.rank, case.rank),
-    )
+    pairs = (("kind", verdict.kind.value, case.kind.value), ("rank", verdict.rank, case.rank))
     wrong = [f"{name} is {actual}, not {wanted}" for name, actual, wanted in pairs if actual != wanted]
     if verdict.line not in case.lines and not (is_plain and case.lines == {""}):  # a probe cannot know it
         wrong.append(f"line is {verdict.line}, not {sorted(case.lines)}")

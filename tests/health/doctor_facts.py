@@ -25,11 +25,7 @@ from gpumon.health.doctor.facts import (
 from tests import builders
 
 NO_DRIVER = Problem(ProblemCode.LIBRARY_NOT_FOUND, "There is no driver library.", "Install the driver.")
-WELL = {
-    "remapped_rows_pending": 0,
-    "remapped_rows_failure": 0,
-    "ecc_uncorrected_volatile_count": 0,
-}
+WELL = {"remapped_rows_pending": 0, "remapped_rows_failure": 0, "ecc_uncorrected_volatile_count": 0}
 DEVICE_ATTRIBUTES: dict[str, Any] = {
     "compute_capability": "9.0",
     "persistence_mode": Switch.ENABLED,
@@ -63,9 +59,7 @@ def nodes(*names: str) -> tuple[DeviceNode, ...]:
 
 
 FILES = DriverFiles(
-    version="580.95.05",
-    modules=("nvidia", "nvidia_uvm"),
-    nodes=nodes("nvidiactl", "nvidia-uvm", "nvidia0", "nvidia1"),
+    version="580.95.05", modules=("nvidia", "nvidia_uvm"), nodes=nodes("nvidiactl", "nvidia-uvm", "nvidia0", "nvidia1")
 )
 LIBRARIES = {
     "libcuda.so.1": {"path": "/usr/lib/libcuda.so.580.95.05", "error": ""},
@@ -125,9 +119,7 @@ def died(in_step: str, by: str = "killed by SIGSEGV") -> Python:
     return Python("/opt/venv/bin/python", "VIRTUAL_ENV", Steps(done, in_step, by))
 
 
-TOPOLOGY = PciTopology(
-    tuple(PciDevice(f"0000:{bus}:00.0", 0, frozenset({0, 1}), "identity") for bus in ("1b", "1c")),
-)
+TOPOLOGY = PciTopology(tuple(PciDevice(f"0000:{bus}:00.0", 0, frozenset({0, 1}), "identity") for bus in ("1b", "1c")))
 LIMITS = HostLimits(
     shared_bytes=64 << 30,
     shared_free_bytes=63 << 30,

@@ -148,8 +148,7 @@ def test_errors_of_memory_and_link(readings: dict[str, float], said: list[tuple[
 
 
 @pytest.mark.parametrize(
-    ("links", "said"),
-    [((18, 18, 18), []), ((18, 16, 18), ["nvlink_down"]), ((18, 0, 18), []), ((None, None, 18), [])],
+    ("links", "said"), [((18, 18, 18), []), ((18, 16, 18), ["nvlink_down"]), ((18, 0, 18), []), ((None, None, 18), [])]
 )
 def test_nvlink_links_are_compared_with_gpus_of_the_same_kind(links: tuple[int | None, ...], said: list[str]) -> None:
     """A card without an NVLink bridge has no links, whatever other cards have, and nothing is wrong with it."""

@@ -12,17 +12,7 @@ from gpumon.health.doctor.compatibility import package_conflicts
 from gpumon.health.doctor.environment import ENVIRONMENT_CHECKS, allocator_faults
 from gpumon.health.doctor.facts import Environment, Python, Pythons, Steps
 from gpumon.health.doctor.python import python_checks
-from tests.health.doctor_facts import (
-    ENVIRONMENT,
-    TORCH,
-    died,
-    environment,
-    facts,
-    gpu,
-    machine,
-    python,
-    without_driver,
-)
+from tests.health.doctor_facts import ENVIRONMENT, TORCH, died, environment, facts, gpu, machine, python, without_driver
 
 
 def judged(which: Python, frame: Frame | Problem | None = None) -> dict[str, Check]:

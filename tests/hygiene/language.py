@@ -23,11 +23,7 @@ CHECKED: Final = (
     "pyproject.toml",
     ".ci/run",
 )
-SKIPPED: Final = (
-    "tests/hygiene/language.py",
-    "tests/hygiene/test_language.py",
-    "gpumon/data",
-)
+SKIPPED: Final = ("tests/hygiene/language.py", "tests/hygiene/test_language.py", "gpumon/data")
 """Texts of other programs, this list, and its own test."""
 
 BANNED: Final = {

@@ -52,11 +52,7 @@ def waiting(rank: int, sequence: int = 10, name: str = "all_reduce", group: str 
 def late(rank: int, line: int = 214, system_call: str = "clock_nanosleep", state_code: str = "S") -> RankEvidence:
     """A rank that has not entered it."""
     return replace(
-        waiting(rank),
-        stack=stack(line),
-        recording=entered(9),
-        system_call=system_call,
-        state_code=state_code,
+        waiting(rank), stack=stack(line), recording=entered(9), system_call=system_call, state_code=state_code
     )
 
 

@@ -16,6 +16,7 @@ import pytest
 
 import gpumon.api
 from gpumon.api import FrameIterator, GpumonError, PartKind
+from gpumon.core.metrics import unknown_metric_text
 from gpumon.core.problems import ProblemCode
 from gpumon.streams.recording import RecordingWriter
 from tests import builders
@@ -124,6 +125,11 @@ def test_a_process_and_a_signal_to_exactly_it(training: Program) -> None:
     assert record.reserved_bytes == 1 << 30
     assert record.step_seconds is not None
     assert record.problems == {}
+    with_steps = replace(record.gpus[0], torch=None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gpumon.operations.host_process.sample_process", lambda _: (with_steps,))
+        reason = gpumon.process(training.process.pid).problems["allocated_bytes"].reason
+    assert reason == "PyTorch has used no GPU in this process."
     with pytest.raises(GpumonError, match="no longer the process"):
         gpumon.send_signal(replace(record, start_ticks=1))
     with pytest.raises(ValueError, match="INT, TERM, KILL"):
@@ -212,7 +218,8 @@ def test_the_recipes_of_the_page_run(
     assert len(RECIPES) > MIN_RECIPES
 
 
-def test_a_summary_of_an_epoch(host: None) -> None:
+def test_a_summary_of_an_epoch(host: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVML_MOCK_PIDS", str(os.getpid()))
     with gpumon.Collector(0.1) as collector:
         time.sleep(0.5)
         first, second = collector.summary("epoch"), collector.summary("epoch")
@@ -220,6 +227,8 @@ def test_a_summary_of_an_epoch(host: None) -> None:
     power = first.devices["0"]["power_watts"]
     assert power.minimum <= power.mean <= power.maximum
     assert power.count >= 2
+    assert first.processes[os.getpid()]["memory_bytes"].mean > 1 << 30
+    assert first.processes[os.getpid()]["host_memory_bytes"].count >= 2
     assert second.frames == 0, "since the previous summary"
     assert first.flat()["epoch/gpu 0/power_watts/mean"] == power.mean
     assert "epoch/host/memory_available_bytes/max" in first.flat()
@@ -231,6 +240,7 @@ def test_activity_on_request(host: None) -> None:
     for metric in ("sm_activity_percent", "pcie_receive_bytes_per_second", "nvlink_transmit_bytes_per_second"):
         assert gpu.get(metric) is not None, gpu.problems[metric]
     assert gpu.get("energy_joules") is not None
+    assert unknown_metric_text("gpu_util") == "There is no metric 'gpu_util'. Did you mean utilization_gpu_percent?"
     with pytest.raises(ValueError, match=r"no metric 'utilisation_gpu'. Did you mean utilization_gpu_percent"):
         gpu.get("utilisation_gpu")
 

@@ -49,7 +49,7 @@ def test_devices(text: str, labels: list[str]) -> None:
         ("4", 3, "no GPU 4"),
         ("0-4", 3, "no GPU 4"),
         ("3-1", 2, "ends before it begins"),
-        ("cuda:1", 3, "CUDA shows no device 1"),
+        ("cuda:1", 3, "CUDA's device 1 here"),
         ("GPU-f00", 3, "begins with GPU-f00"),
         ("MIG-9", 2, "not a device"),
         ("MIG-900,MIG-", 2, "not a device"),

@@ -131,11 +131,7 @@ def test_one_frame_of_every_host_or_the_reason() -> None:
     assert snapshot.host_problems["c"].reason == "The host sent nothing within 0.3 s."
     document = fleet_document(FleetReport(snapshot))
     problems = {host["name"]: host["problem"] and host["problem"]["reason"] for host in document["hosts"]}
-    assert problems == {
-        "a": None,
-        "b": "ssh failed: it gave no reason.",
-        "c": "The host sent nothing within 0.3 s.",
-    }
+    assert problems == {"a": None, "b": "ssh failed: it gave no reason.", "c": "The host sent nothing within 0.3 s."}
 
 
 def test_a_host_without_frames_has_a_reason() -> None:

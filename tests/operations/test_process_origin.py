@@ -34,10 +34,7 @@ def test_a_job_of_slurm(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "cgroup",
-    [
-        "0::/system.slice/slurmstepd.scope/job_4711/step_2/user/task_0",
-        "7:devices:/slurm/uid_1000/job_4711/step_2",
-    ],
+    ["0::/system.slice/slurmstepd.scope/job_4711/step_2/user/task_0", "7:devices:/slurm/uid_1000/job_4711/step_2"],
 )
 def test_a_job_of_slurm_of_another_user_is_known_by_its_cgroup(tmp_path: Path, cgroup: str) -> None:
     result = origin(tmp_path, None, cgroup)

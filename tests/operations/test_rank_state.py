@@ -52,11 +52,7 @@ def state_when(process: "subprocess.Popen[str]", is_so: Callable[[RankState], bo
         ("print(flush=True); input()", "read", "a pipe (standard input)"),
         ("import time; print(flush=True); time.sleep(60)", "clock_nanosleep", ""),
         ("import socket; a, b = socket.socketpair(); print(flush=True); a.recv(1)", "recvfrom", "a Unix socket"),
-        (
-            TCP,
-            "recvfrom",
-            "a socket to 127.0.0.1:",
-        ),
+        (TCP, "recvfrom", "a socket to 127.0.0.1:"),
         ("import threading as t; a = t.Lock(); a.acquire(); print(flush=True); a.acquire()", "futex", ""),
         ("import subprocess; print(flush=True); subprocess.run(['sleep', '20'])", "wait4", ""),
     ],

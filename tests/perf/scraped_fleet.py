@@ -111,11 +111,7 @@ def _wait_for(url: str, gpus: int) -> None:
 
 
 def _relay(
-    url: str,
-    first_at: Shared,
-    seconds: Shared,
-    size: Shared,
-    sender: "multiprocessing.connection.Connection",
+    url: str, first_at: Shared, seconds: Shared, size: Shared, sender: "multiprocessing.connection.Connection"
 ) -> None:
     def respond(handler: BaseHTTPRequestHandler, fields: Mapping[str, str]) -> None:
         request = urllib.request.Request(url + handler.path, urllib.parse.urlencode(fields).encode())

@@ -14,15 +14,17 @@ from gpumon.session.host_monitor import HostState
 from gpumon.session.process_registry import identity_of
 from tests import builders
 
-BOARD_12239 = (
-    "DCGM_FI_DEV_GPU_TEMP",
-    "DCGM_FI_DEV_POWER_USAGE",
-    "DCGM_FI_DEV_SM_CLOCK",
-    "DCGM_FI_DEV_GPU_UTIL",
-    "DCGM_FI_DEV_FB_USED",
-    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
-)
-"""What the panels of NVIDIA's dashboard for dcgm-exporter query."""
+BOARD_12239 = {
+    "DCGM_FI_DEV_GPU_TEMP": ("avg({})", "max({}) by (Hostname, gpu, uuid)"),
+    "DCGM_FI_DEV_POWER_USAGE": ("sum(max({}) by (gpu))", "max({}) by (Hostname, gpu, uuid)"),
+    "DCGM_FI_DEV_SM_CLOCK": ("max({} * 1000000) by (Hostname, UUID, gpu)",),
+    "DCGM_FI_DEV_GPU_UTIL": ("max({}) by (Hostname, gpu)",),
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": ("max({}) by (Hostname, gpu, GPU_I_ID, GPU_I_PROFILE)",),
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": ("max({}) by (Hostname, gpu, GPU_I_ID, GPU_I_PROFILE)",),
+    "DCGM_FI_DEV_FB_USED": ("max({}) by (Hostname, gpu, GPU_I_ID, GPU_I_PROFILE)",),
+    "DCGM_FI_DEV_FB_FREE": ("group({}) by (Hostname, gpu)",),
+}
+"""What the panels and variables of NVIDIA's dashboard for dcgm-exporter query, of all its releases."""
 FLEET_PAGE = Path(__file__).resolve().parents[2] / "docs" / "fleet.md"
 
 

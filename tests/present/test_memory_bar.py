@@ -23,11 +23,7 @@ def device(sizes: list[int], *, free: int | None = None) -> Device:
     driver = int(builders.READINGS["memory_reserved_bytes"])
     total = int(builders.READINGS["memory_total_bytes"]) if free is None else sum(sizes) + driver + free
     used = sum(sizes)
-    readings = {
-        "memory_total_bytes": total,
-        "memory_used_bytes": used,
-        "memory_free_bytes": total - driver - used,
-    }
+    readings = {"memory_total_bytes": total, "memory_used_bytes": used, "memory_free_bytes": total - driver - used}
     processes = tuple(builders.process(PID + index, memory_bytes=size) for index, size in enumerate(sizes))
     return builders.device(0, readings=readings, processes=processes)
 
@@ -90,12 +86,7 @@ def test_small_processes_are_one_place_in_the_bar_and_have_its_mark_in_their_row
     )
 
 
-@given(
-    st.lists(st.integers(0, 40 * GIB), max_size=40),
-    st.integers(0, 200 * GIB),
-    st.booleans(),
-    st.integers(1, 300),
-)
+@given(st.lists(st.integers(0, 40 * GIB), max_size=40), st.integers(0, 200 * GIB), st.booleans(), st.integers(1, 300))
 def test_the_bar_fits_and_its_parts_are_adjacent(sizes: list[int], free: int, is_probed: bool, width: int) -> None:
     fall = memory(sizes, is_probed=is_probed, free=free)
     groups = memory_groups(fall, width)

@@ -58,7 +58,7 @@ def test_a_group_counts_a_process_on_two_gpus_once_and_its_memory_twice() -> Non
 
 def test_groups_by_parent_and_job_name_what_they_have_in_common() -> None:
     origins = {
-        identity_of(ANN): ProcessOrigin(parent=7, parent_command="torchrun x.py", job="4711.0", scheduler="slurm"),
+        identity_of(ANN): ProcessOrigin(parent=7, parent_command="torchrun x.py", job="4711.0", scheduler="slurm")
     }
     rows = listed_processes(view(machine(), ProcessesState(origins)))
     labels = [row.group.label for row in grouped(rows, Grouping.PARENT) if row.group is not None]

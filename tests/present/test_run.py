@@ -9,13 +9,7 @@ import pytest
 from gpumon.operations.workload import WorkloadRun
 from gpumon.present.paint.line import plain
 from gpumon.present.paint.table import fit_columns, row_line
-from gpumon.present.run import (
-    body_lines,
-    error_lines,
-    explainable_text,
-    head_lines,
-    title_text,
-)
+from gpumon.present.run import body_lines, error_lines, explainable_text, head_lines, title_text
 from gpumon.present.run_live import live_lines, memory_lines
 from gpumon.present.run_results import result_lines, timing_lines
 from gpumon.present.workloads import (

@@ -274,11 +274,7 @@ def test_a_result_that_does_not_fit_the_request_is_rejected(ask: RequestKind, bo
 def test_requests_are_encoded_as_probes_read_them() -> None:
     assert json.loads(pace_line(0.5)) == {"ask": "pace", "interval_seconds": 0.5}
     assert json.loads(pace_line(0.001)) == {"ask": "pace", "interval_seconds": 0.1}
-    assert json.loads(request_line(RequestKind.SUMMARY, 4, {"ordinal": 1})) == {
-        "ask": "summary",
-        "id": 4,
-        "ordinal": 1,
-    }
+    assert json.loads(request_line(RequestKind.SUMMARY, 4, {"ordinal": 1})) == {"ask": "summary", "id": 4, "ordinal": 1}
     assert request_line(RequestKind.SEGMENTS, 4, {}).endswith(b"\n")
 
 

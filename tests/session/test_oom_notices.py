@@ -70,10 +70,7 @@ def test_the_newest_of_a_process_is_its_alert_for_an_hour() -> None:
     findings = list(notices.findings(frame_after(100)))
     assert {
         (device.index if device else None, finding.subject, finding.age_seconds) for device, finding in findings
-    } == {
-        (0, "PID 7 #2", 40.0),
-        (0, "PID 8", 70.0),
-    }
+    } == {(0, "PID 7 #2", 40.0), (0, "PID 8", 70.0)}
     assert [finding.subject for _, finding in notices.findings(frame_after(OOM_ALERT_SECONDS + 31))] == ["PID 7 #2"]
     assert not list(notices.findings(frame_after(OOM_ALERT_SECONDS + 61)))
 

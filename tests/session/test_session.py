@@ -265,3 +265,19 @@ def test_a_gpu_is_named_by_its_uuid_and_the_others_follow() -> None:
     assert (target.label, target.device) == ("GPU 1", "cuda:0")
     assert target.environment == {"CUDA_VISIBLE_DEVICES": f"{devices[1].uuid},{devices[0].uuid}"}
     assert gpu_target(devices[2], devices) is None
+
+
+@pytest.mark.parametrize("first", [1, 2, 5])
+def test_earlier_history_is_asked_for_once_however_many_frames_come_first(
+    first: int, watcher: FakeWatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr("gpumon.session.app_session._earlier_history", asked.append)
+    stream = FakeLive()
+    session = session_on(stream, watcher)
+    stream.put(*(moment(float(second)) for second in range(first)))
+    session.drain_frames()
+    for second in range(first, 7):
+        stream.put(moment(float(second)))
+        session.drain_frames()
+    assert len(asked) == 1

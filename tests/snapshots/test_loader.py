@@ -25,15 +25,7 @@ def by_pickle(data: bytes) -> list[Told]:
     for entry in pickle.loads(data)["device_traces"][0]:
         frames = tuple(SnapshotFrame(raw["name"], raw["filename"], raw["line"]) for raw in entry.get("frames", ()))
         action = ACTIONS.get(entry["action"], Action.OTHER)
-        result.append(
-            (
-                int(action),
-                entry.get("device_free", entry["addr"]),
-                entry["size"],
-                entry["time_us"],
-                frames,
-            )
-        )
+        result.append((int(action), entry.get("device_free", entry["addr"]), entry["size"], entry["time_us"], frames))
     return result
 
 
@@ -103,11 +95,7 @@ def without_frames(raw: dict[str, Any], number: int) -> dict[str, Any]:
     "change",
     [
         lambda raw, number: {**raw, "pool_id": (number % 2 << 8, 0)},
-        lambda raw, number: {
-            **raw,
-            "pool_id": (0, -1 - number // 3000),
-            "compile_context": f"context {number}",
-        },
+        lambda raw, number: {**raw, "pool_id": (0, -1 - number // 3000), "compile_context": f"context {number}"},
         without_frames,
         lambda raw, number: without_frames({**raw, "pool_id": (0, number)}, 3),
         lambda raw, number: {**raw, "frames": raw["frames"][:1]},

@@ -72,11 +72,7 @@ def test_a_ring_that_begins_in_the_middle() -> None:
     assert history.peak == Amount(850, 3)
     assert history.by_event.allocated[-1].mean == 210
     assert (history.by_event.reserved[0].low, history.by_event.reserved[-1].high) == (8192, 8192)
-    assert names(snapshot, Measure.PEAK) == {
-        "kept": Amount(100, 1),
-        EARLIER: Amount(700, 1),
-        "new": Amount(50, 1),
-    }
+    assert names(snapshot, Measure.PEAK) == {"kept": Amount(100, 1), EARLIER: Amount(700, 1), "new": Amount(50, 1)}
     assert names(snapshot, Measure.NOW) == {"kept": Amount(100, 1), "new": Amount(110, 2)}
 
 
@@ -95,11 +91,7 @@ def test_the_peak_may_lie_before_the_first_event() -> None:
 
 
 def test_a_history_that_leaves_out_free_requested() -> None:
-    traces = timed(
-        event("alloc", 0, 10, "a"),
-        event("free_completed", 0, 10),
-        event("alloc", 0, 10, "b"),
-    )
+    traces = timed(event("alloc", 0, 10, "a"), event("free_completed", 0, 10), event("alloc", 0, 10, "b"))
     snapshot = loaded({"segments": [segment(block(0, 10))], "device_traces": traces})
     assert snapshot.devices[0].history is not None
     assert snapshot.devices[0].history.peak == Amount(10, 1)
@@ -107,11 +99,7 @@ def test_a_history_that_leaves_out_free_requested() -> None:
 
 
 def test_what_waits_for_a_stream_when_the_history_begins_is_not_allocated() -> None:
-    traces = timed(
-        event("free_completed", 500, 70),
-        event("alloc", 0, 10, "a"),
-        event("free_requested", 0, 10),
-    )
+    traces = timed(event("free_completed", 500, 70), event("alloc", 0, 10, "a"), event("free_requested", 0, 10))
     history = device_of({"segments": [], "device_traces": traces}).history
     assert history is not None
     assert (history.earlier_bytes, history.peak) == (0, Amount(10, 1))

@@ -43,12 +43,7 @@ class TraceMaker:
         self.add("user_annotation", f"ProfilerStep#{number}", begin, duration)
 
     def operator(
-        self,
-        name: str,
-        begin: float,
-        duration: float,
-        thread: int = MAIN,
-        more: Mapping[str, object] = _NOTHING,
+        self, name: str, begin: float, duration: float, thread: int = MAIN, more: Mapping[str, object] = _NOTHING
     ) -> None:
         self.add("cpu_op", name, begin, duration, thread, **more)
 

@@ -70,10 +70,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "no events": (lambda: b'{"traceEvents": []}', "contains no events"),
     "deep": (lambda: b'{"traceEvents": [' + b"[" * 100_000, "nested too deeply"),
     "truncated": (lambda: gzip.compress(b'{"traceEvents": [')[:-9], "truncated"),
-    "bomb of spaces": (
-        lambda: gzip.compress(b'{"traceEvents": [' + b" " * (200 << 20)),
-        "expands to more than 300",
-    ),
+    "bomb of spaces": (lambda: gzip.compress(b'{"traceEvents": [' + b" " * (200 << 20)), "expands to more than 300"),
     "bomb of text": (lambda: gzip.compress(b'{"a": "' + b"x" * (100 << 20)), "no traceEvents"),
 }
 

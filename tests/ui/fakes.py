@@ -143,8 +143,7 @@ def later(frame: Frame, seconds: float, **changes: Any) -> Frame:  # noqa: ANN40
 
 def busy(percent: float, seconds: float = 0.0) -> Frame:
     return builders.frame(
-        devices=(builders.device(0, readings={"utilization_gpu_percent": percent}),),
-        monotonic_seconds=100.0 + seconds,
+        devices=(builders.device(0, readings={"utilization_gpu_percent": percent}),), monotonic_seconds=100.0 + seconds
     )
 
 

@@ -150,14 +150,8 @@ ENDED = "No description: the file exited or hung while it was loaded."
         ("print('[' * 200_000); raise KeyError(1)", "KeyError: 1"),
         ("print('{\"file\": []}'); raise KeyError(1)", "KeyError: 1"),
         ("import sys; sys.stdout.buffer.write(bytes(range(256)) * 99); print(); raise KeyError(1)", "KeyError: 1"),
-        (
-            "import subprocess, os; subprocess.Popen(['sleep', '60'], start_new_session=False); os._exit(0)",
-            ENDED,
-        ),
-        (
-            HUGE_BOUND,
-            "The description is invalid: ",
-        ),
+        ("import subprocess, os; subprocess.Popen(['sleep', '60'], start_new_session=False); os._exit(0)", ENDED),
+        (HUGE_BOUND, "The description is invalid: "),
     ],
     ids=range(14),
 )

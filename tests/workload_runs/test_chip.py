@@ -58,11 +58,7 @@ def refusal(stage: Stage, torch: str, device: str = "cuda:0") -> str:
         (
             CUDA + "cuda.architectures = ['sm_70', 'sm_80', 'sm_100', 'sm_100a']",
             "cuda:0",
-            [
-                "has no kernels for NVIDIA H200 (compute capability 9.0;",
-                "sm_70, sm_80, sm_100",
-                "that lists sm_90.",
-            ],
+            ["has no kernels for NVIDIA H200 (compute capability 9.0;", "sm_70, sm_80, sm_100", "that lists sm_90."],
         ),
     ],
     ids=["CPU build", "ROCm build", "no GPU", "ordinal", "broken driver", "architecture"],

@@ -13,13 +13,7 @@ import pytest
 
 from gpumon.core.problems import ProblemCode
 from gpumon.workload_runs import results as results_module
-from gpumon.workload_runs.results import (
-    is_comparable,
-    last_similar,
-    recent_results,
-    results_file,
-    save_result,
-)
+from gpumon.workload_runs.results import is_comparable, last_similar, recent_results, results_file, save_result
 from tests.core.test_ownership import needs_root
 
 
@@ -182,10 +176,7 @@ def test_root_appends_to_no_file_below_the_home_of_another_user(file: Path, tmp_
 def test_a_result_of_another_host_is_no_measure_and_one_of_an_unknown_host_is() -> None:
     for host in ("box01", None):
         assert is_comparable(record(host=host), record(host="box01"))
-    assert is_comparable(
-        record(host="box02"),
-        record(),
-    ), "the later one is of an unknown host"
+    assert is_comparable(record(host="box02"), record()), "the later one is of an unknown host"
     assert not is_comparable(record(host="box02"), record(host="box01"))
     assert not is_comparable(record(verdict="fail"), record())
     assert not is_comparable(record(uuid="GPU-2"), record())

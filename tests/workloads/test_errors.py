@@ -212,12 +212,7 @@ SHAPES = "mat1 and mat2 shapes cannot be multiplied (24x2 and 12x5)"
     ],
 )
 def test_only_the_right_error_and_the_right_result_are_fine(
-    errors: ModuleType,
-    snippet: ModuleType,
-    wrong: tuple[Any, ...],
-    fixed: tuple[Any, ...],
-    verdict: str,
-    said: str,
+    errors: ModuleType, snippet: ModuleType, wrong: tuple[Any, ...], fixed: tuple[Any, ...], verdict: str, said: str
 ) -> None:
     kind, why = errors.verdict_of(Judge(), errors.MISTAKES["shape"], ran(snippet, *wrong), ran(snippet, *fixed))
     assert kind == verdict

@@ -28,7 +28,7 @@ def test_the_same_memory_is_shared(run_workload: RunWorkload, tmp_path: Path) ->
     probe.write_text(probe_of("interop") + _LIBRARY.replace("OFFSET", "0"))
     ran = run_workload(probe, size_mebibytes=1)
     assert ran.result["verdict"] == "ok", ran.result
-    assert {value["case"] for value in ran.result["figures"]} == {"numpy, DLPack", "copy"}
+    assert {value["case"] for value in ran.result["figures"]} == {"numpy, DLPack", "torch, DLPack", "copy"}
     probe.write_text(probe_of("interop") + _LIBRARY.replace("OFFSET", "4"))
     assert run_workload(probe, size_mebibytes=1).result["why"] == "Not the same memory: numpy, DLPack."
 

@@ -105,8 +105,7 @@ def test_why_a_device_cannot_is_a_sentence(
 
 
 @pytest.mark.parametrize(
-    ("free", "size", "share", "count"),
-    [(80 * GIBIBYTE, 512, 10, 512 << 18), (GIBIBYTE, 512, 10, 102 << 18)],
+    ("free", "size", "share", "count"), [(80 * GIBIBYTE, 512, 10, 512 << 18), (GIBIBYTE, 512, 10, 102 << 18)]
 )
 def test_never_more_than_the_share_of_what_is_free(
     managed: ModuleType, monkeypatch: pytest.MonkeyPatch, free: int, size: int, share: float, count: int

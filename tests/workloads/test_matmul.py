@@ -124,13 +124,7 @@ def test_a_size_that_fast_products_cannot_take_names_one_that_they_can(run_workl
 )
 def test_a_run_that_is_stopped_says_so_and_leaves_soon(name: str, parameters: dict[str, object]) -> None:
     events, write_end = os.pipe()
-    command = [
-        torch_python(),
-        str(WORKLOADS / "_run.py"),
-        str(WORKLOADS / f"{name}.py"),
-        "--events",
-        str(write_end),
-    ]
+    command = [torch_python(), str(WORKLOADS / "_run.py"), str(WORKLOADS / f"{name}.py"), "--events", str(write_end)]
     command += ["--device", "cpu", "--parameters", json.dumps(parameters)]
     with subprocess.Popen(command, pass_fds=(write_end,), env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
         os.close(write_end)

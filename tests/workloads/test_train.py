@@ -160,6 +160,26 @@ def verdict(compare: str, **rows: object) -> str:
     return str(load_workload("_kit.training_advice").variants_verdict(compare, list(rows.items())))
 
 
+def test_a_low_share_of_the_peak_names_what_would_raise_it() -> None:
+    kit, options = load_workload("_kit.training_advice"), load_workload("_kit.training").StepOptions
+    parts = {"data": 0.01, "forward": 0.33, "backward": 0.56, "optimizer": 0.1}
+    peak = 1e12
+
+    def advice(share: float, **settings: object) -> str:
+        chosen = options("bf16", **settings)
+        row = load_workload("_kit.training_run").Measured(chosen, 8, 1.0, share * peak, 5, 0.1, parts, 100, 0)
+        setattr(kit, "limit_of", lambda *_: (peak, "planted"))  # noqa: B010 - the type checker knows no such attribute
+        return str(kit.advice(SimpleNamespace(on_gpu=True), row))
+
+    text = "The GPU can do more: set compare=faster, which measures torch.compile, a fused optimizer, a wider model."
+    assert "32% of the peak" in advice(0.32)
+    assert advice(0.32).endswith(text)
+    assert advice(0.2, fused=True, compile=True).endswith(
+        "find a larger batch (gpumon run batch), and set compare=faster, which measures a wider model."
+    )
+    assert advice(0.6).endswith("Keep these settings.")
+
+
 def test_of_equally_fast_precisions_the_one_without_a_loss_scale_is_recommended() -> None:
     rows = {"fp32": measured(100), "fp16": measured(303, "fp16"), "bf16": measured(300, "bf16", peak=60)}
     assert verdict("precision", **rows) == "Use bf16: 3.00x faster than fp32, with 60% of its peak memory."

@@ -75,10 +75,7 @@ ready.optimizer.step = step
 """,
         "The optimizer counted 2 of 4 steps.",
     ),
-    "a frozen layer": (
-        "next(ready.module.parameters()).requires_grad_(False)",
-        "The optimizer counted 0 of 4 steps.",
-    ),
+    "a frozen layer": ("next(ready.module.parameters()).requires_grad_(False)", "The optimizer counted 0 of 4 steps."),
     "a learning rate of zero": (
         "ready.optimizer.param_groups[0]['lr'] = 0.0",
         "6 of 6 parameter tensors did not change in 4 steps.",

@@ -46,11 +46,14 @@ def advice(context: Context, measured: Measured) -> str:
         what = "The optimizer is a large part: set fused=yes, or use a larger batch."
     elif options.precision == "fp32":
         what = "fp32 leaves the tensor cores unused: compare=precision shows what they save."
-    elif share is not None and share < _LOW_SHARE and not options.compile:
-        what = "The GPU can do more: find a larger batch (gpumon run batch), and set compare=faster, which measures "
-        what += "torch.compile, a fused optimizer and a wider model."
     elif share is not None and share < _HIGH_SHARE:
-        what = "compare=faster measures what raises the share: torch.compile, a fused optimizer, a wider model."
+        larger = "find a larger batch (gpumon run batch), and " if share < _LOW_SHARE else ""
+        unused = [
+            *["torch.compile"] * (not options.compile),
+            *["a fused optimizer"] * (not options.fused),
+            "a wider model",
+        ]
+        what = f"The GPU can do more: {larger}set compare=faster, which measures {', '.join(unused)}."
     else:
         what = "Keep these settings."
     return f"{speed}. Of a step: {parts}. {what}"

@@ -10,6 +10,8 @@ from gpumon.errors.signs import sign
 _WEIGHTS: Final = frozenset({"weight", "bias", "mat2", "parameter", "parameters", "running_mean", "running_var"})
 _INPUTS: Final = frozenset({"mat1", "index", "indices"})
 """Arguments of operators: the parameters of a layer (its weight is ``mat2``), and what it is called with."""
+_OF_VALUES: Final = ("bmm", "nll_loss", "cross_entropy", "multi_margin")
+"""Operators whose ``mat2`` is computed, or whose ``weight`` weighs the classes of a loss: no parameters of a model."""
 _PLACES: Final = {"device": "place", "other_device": "other_place"}
 """The devices in a message, by their names in the older and the newer wording."""
 _WRAPPER_PREFIXES: Final = ("module.", "_orig_mod.")
@@ -28,7 +30,9 @@ _SHAPE: Final = lazy_pattern(r"torch\.Size\(\[(?P<rows>\d+), (?P<columns>\d+)\]\
 
 
 def devices(values: Values, _: str) -> Mapping[str, str]:
-    """What is on the wrong device, as `misplaced`: the model, or parts of one that is divided over GPUs."""
+    """What is on the wrong device, as `misplaced`: the model, weights of a loss, or parts of a model on GPUs."""
+    if any(name in str(values.get("method", "")) for name in _OF_VALUES):
+        return {"misplaced": "weights of a loss"} if "weight" in {values.get("argument"), values.get("placed")} else {}
     places = [str(values.get(name, values.get(place, ""))) for name, place in _PLACES.items()]
     of_weight, of_input = (str(values.get("argument", "")) in names for names in (_WEIGHTS, _INPUTS))
     is_placed = places[int(values.get("placed") in _INPUTS)] == "cpu" and values.get("placed") in _WEIGHTS | _INPUTS

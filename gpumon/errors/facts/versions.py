@@ -1,6 +1,7 @@
 """Which version of a package, driver, toolkit or compiler fits, from what a message names."""
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from itertools import chain
 from typing import Final
 
@@ -34,6 +35,8 @@ _BASE_OF_TORCH: Final = _names("torch")
 _IN_TORCH_CUDA: Final = _names("torch.cuda")
 _BASE_OF_DISTRIBUTED: Final = _names("torch.distributed")
 _REMOVED_FROM_TORCH: Final = _rows("removed")
+_ARGUMENTS: Final = _rows("arguments")
+_SYNONYMS: Final = _rows("synonym")
 _DIFFUSERS_CLASS: Final = lazy_pattern(
     r"Transformer[23]DModel|UNet\w*Model|AutoencoderKL|Scheduler$|ControlNetModel|Pipeline$"
 )
@@ -93,20 +96,33 @@ def _newer_or_older(module: str, name: str) -> Facts:
 
 
 def torch_part(values: Values, _: str) -> Facts:
-    """Why PyTorch lacks a part, as `part`: newer, removed (`successor`), in torch.cuda, or in every PyTorch."""
+    """Why PyTorch lacks a part, as `part`: newer, removed (`successor`), misspelled (`similar`), or where it is."""
     name, module = str(values.get("attribute", "")), values.get("module")
     if module == "._C":
         return {"part": "two versions"}
-    if name in _IN_TORCH_CUDA and not module:
-        return {"part": "in torch.cuda"}
-    if name in _BASE_OF_TORCH and not module:
-        return {"part": "another torch"}
+    if name in _BASE_OF_TORCH | _IN_TORCH_CUDA and not module:
+        return {"part": "another torch" if name in _BASE_OF_TORCH else "in torch.cuda"}
     if module == ".distributed" and name in _BASE_OF_DISTRIBUTED:
         return {"part": "not distributed"}
     if name in _REMOVED_FROM_TORCH:
         successor = _REMOVED_FROM_TORCH[name]
         return {"part": "removed", "successor": f", or call {successor} in your code" if successor else ""}
+    known = _IN_TORCH_CUDA if module == ".cuda" else _IN_TORCH_CUDA | _BASE_OF_TORCH if not module else ()
+    similar = str(values.get("similar", "")) or next(iter(get_close_matches(name, sorted(known), n=1, cutoff=0.8)), "")
+    if similar:
+        place = ".cuda" if similar in _IN_TORCH_CUDA else module or ""
+        return {"part": "misspelled", "similar": Code(f"torch{place}.{similar}")}
     return {"part": "newer"} if name and name != "xla" and module != ".mps" else {}
+
+
+def argument(values: Values, _: str) -> Facts:
+    """The name in PyTorch of an argument that a function does not take, as `right`; its arguments, as `arguments`."""
+    function, name = (str(values.get(key, "")) for key in ("function", "argument"))
+    names = _ARGUMENTS.get(function, "").split()
+    synonym = _SYNONYMS.get(name, "")
+    similar = [synonym] if synonym and (synonym in names or not names) else get_close_matches(name, names, n=1)
+    facts = {"right": "".join(similar), "arguments": ", ".join(names)}
+    return {key: value for key, value in facts.items() if value}
 
 
 def driver(values: Values, _: str) -> Facts:

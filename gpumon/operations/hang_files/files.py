@@ -63,8 +63,8 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
         if not path.exists():
             raise CommandError.missing(ProblemCode.NOT_FOUND, f"File not found: {safe_text(str(path), 200)}.", "")
         if path.is_dir():
-            found = (Path(folder, name) for folder, _, names in os.walk(path) for name in names if name[0] != ".")
-            result += sorted(file for file in found if file.is_file())
+            inside = (Path(folder, name) for folder, _, names in os.walk(path) for name in names if name[0] != ".")
+            result += sorted(file for file in inside if file.is_file())
         else:
             result.append(path)
     if len(result) > _MAX_FILES:

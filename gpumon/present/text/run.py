@@ -12,7 +12,7 @@ from gpumon.present.case_table import case_lines, without_cases
 from gpumon.present.paint.bar import progress_bar
 from gpumon.present.paint.line import plain
 from gpumon.present.run_plots import plot_lines
-from gpumon.present.workload_text import change_text, resources_text, share_text
+from gpumon.present.workload_text import MAX_ERROR_LINES, change_text, resources_text, share_text
 from gpumon.workload_runs.protocol import VerdictKind
 
 _BAR_WIDTH: Final = 24
@@ -70,12 +70,15 @@ def timing_text(timing: Mapping[str, Any]) -> str:
 
 
 def explained_text(text: str) -> str:
-    """An error, and one sentence about it if the error is known."""
+    """The first lines of an error, and one sentence about it if the error is known."""
     from gpumon.present.explain import (
         known_error_in,  # few runs need the catalogue of errors, which takes time to import
     )
 
     error = known_error_in(text)
+    lines = text.splitlines()
+    if len(lines) > MAX_ERROR_LINES:
+        text = "\n".join([*lines[:MAX_ERROR_LINES], f"({len(lines) - MAX_ERROR_LINES} more lines with --json)"])
     return text if error is None else f"{text}\n  {error.title}: {error.summary} (gpumon explain --id {error.id})"
 
 

@@ -292,10 +292,7 @@ def test_the_program_comes_before_the_load_of_the_host() -> None:
 
 @pytest.mark.parametrize(
     "account",
-    [
-        StepAccount(0.1, 0.1, 2, 500, (StepShare(SLEEP, 0.1),)),
-        StepAccount(0.1, 0.1, 50, 10, (StepShare(SLEEP, 0.1),)),
-    ],
+    [StepAccount(0.1, 0.1, 2, 500, (StepShare(SLEEP, 0.1),)), StepAccount(0.1, 0.1, 50, 10, (StepShare(SLEEP, 0.1),))],
 )
 def test_few_steps_or_samples_are_undecided(account: StepAccount) -> None:
     verdict = judge_run(evidence({}, QUIET, account=account))
@@ -304,13 +301,7 @@ def test_few_steps_or_samples_are_undecided(account: StepAccount) -> None:
     assert verdict.summary.startswith("Undecided")
 
 
-@pytest.mark.parametrize(
-    "run",
-    [
-        evidence({IDLE: 0.5}, QUIET, GPU),
-        evidence({SYNC: 0.5}, QUIET, GpuEvidence("0")),
-    ],
-)
+@pytest.mark.parametrize("run", [evidence({IDLE: 0.5}, QUIET, GPU), evidence({SYNC: 0.5}, QUIET, GpuEvidence("0"))])
 def test_time_without_a_reason_is_undecided(run: SlownessEvidence) -> None:
     verdict = judge_run(run)
 

@@ -19,9 +19,7 @@ from tests.builders import device, frame, process
 
 def at(second: float, watts: float = 300.0, pids: tuple[int, ...] = (7,)) -> dict[str, object]:
     gpu = device(
-        0,
-        readings={"power_watts": watts, "sm_activity_percent": 50.0},
-        processes=tuple(process(pid) for pid in pids),
+        0, readings={"power_watts": watts, "sm_activity_percent": 50.0}, processes=tuple(process(pid) for pid in pids)
     )
     return to_document(frame(time_seconds=1e9 + second, monotonic_seconds=second, devices=(gpu,)))
 

@@ -47,10 +47,7 @@ def frame(pids: list[int], **of_second: Any) -> Frame:  # noqa: ANN401
     """A frame in which each rank has a GPU, the second one with other values."""
     uses = [[builders.process(pid, start_ticks=start_ticks(pid), sm_percent=95.0)] for pid in pids]
     uses[1] += of_second.pop("more", [])
-    devices = (
-        builders.device(0, processes=tuple(uses[0])),
-        builders.device(1, processes=tuple(uses[1]), **of_second),
-    )
+    devices = (builders.device(0, processes=tuple(uses[0])), builders.device(1, processes=tuple(uses[1]), **of_second))
     return builders.frame(devices=devices)
 
 

@@ -174,9 +174,7 @@ def test_a_process_in_a_debugger(tmp_path: Path) -> None:
 def test_a_process_that_ends_while_it_is_observed(training: subprocess.Popen[bytes]) -> None:
     wait_for_probe(training.pid)
     with subprocess.Popen(
-        [sys.executable, "-m", "gpumon", "why", str(training.pid), "--seconds", "30"],
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-m", "gpumon", "why", str(training.pid), "--seconds", "30"], stderr=subprocess.PIPE, text=True
     ) as running:
         time.sleep(3.0)
         training.kill()
