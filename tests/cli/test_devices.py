@@ -105,6 +105,7 @@ def test_a_gpu_that_cuda_does_not_list_has_the_reason(nvml_mock: NvmlMock, tmp_p
     assert second["problems"]["core_count"] == second["problems"]["sm_count"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("how", "words"),
     [

@@ -39,6 +39,7 @@ def test_one_document(alone: dict[str, str]) -> None:
     assert (done.returncode == 1) == (document["verdict"] == "fail")
 
 
+@pytest.mark.long
 def test_text_without_colours_says_what_failed_and_what_to_do(nvml_mock: NvmlMock, tmp_path: Path) -> None:
     few = {"PATH": "/usr/bin:/bin", "PYTHONPATH": without_torch(tmp_path)}
     done = run("doctor", env=nvml_mock.environment_without_library() | few)

@@ -66,6 +66,7 @@ def test_no_file_is_one_sentence(environment: dict[str, str]) -> None:
     assert "gpumon watch -- python train.py" in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_files_of_others_do_not_count(environment: dict[str, str], state: Path, tmp_path: Path) -> None:
     os.chown(write(state, FULL), 12345, -1)

@@ -13,6 +13,7 @@ from tests.nvml_mock import NvmlMock
 LIMIT_BYTES = 1000
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("line", "name"),
     [

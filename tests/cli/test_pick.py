@@ -48,6 +48,7 @@ def test_who_holds_the_gpus(environment: Environment, sleepers: Callable[[int], 
     assert "in use by" in waited.stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("mig", ["0:2", "1:7,3:2"])
 def test_mig_instances(environment: Environment, mig: str, sleepers: Callable[[int], list[int]]) -> None:
     environment |= {"NVML_MOCK_PIDS": str(sleepers(1)[0]), "NVML_MOCK_PROCS": "1", "NVML_MOCK_MIG": mig}

@@ -70,7 +70,7 @@ def test_only_unencodable_characters_are_replaced(encoding: str, written: bytes)
     assert held.getvalue() == written
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "argv",
     [

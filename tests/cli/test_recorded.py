@@ -96,7 +96,7 @@ def test_a_trace_without_kernels_has_failed_on_a_gpu_alone(probes: Path, short_p
         assert not any(path.exists() for path in probe.files)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("command", [["trace"], ["snapshot", "--yes"]])
 def test_without_a_probe(command: list[str], env: dict[str, str]) -> None:
     done = run(*command, "--pid", PID, env=env)

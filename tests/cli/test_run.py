@@ -113,7 +113,7 @@ def test_every_event_is_a_line_of_the_public_format(environment: Environment) ->
     }  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("settings", "code", "verdict"),
     [(["end=warn"], 0, "warn"), (["end=crash"], 1, "fail"), (["count=0"], 1, "fail"), (["checked=no"], 1, "fail")],
@@ -127,7 +127,7 @@ def test_the_verdict_determines_the_exit_code(
     assert of_kind("result", events(done.stdout))[0]["verdict"] == verdict
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("setting", "code"), [("end=ok", 0), ("checked=no", 1)])
 @pytest.mark.parametrize("form", ["", "--csv"])
 def test_a_result_that_cannot_be_saved_is_reported_and_still_counts(
@@ -141,7 +141,7 @@ def test_a_result_that_cannot_be_saved_is_reported_and_still_counts(
     assert "could not be saved" not in done.stdout
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [
@@ -174,7 +174,7 @@ def test_a_duration_that_is_none_is_refused(environment: Environment, duration: 
     assert words in done.stderr
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("how", ["group", "command", "environment", "file"])
 def test_read_only_starts_no_workload(environment: Environment, tmp_path: Path, how: str) -> None:
     argv = ["--read-only", "run", "count"] if how == "group" else ["run", "count"]
@@ -191,7 +191,7 @@ def test_read_only_starts_no_workload(environment: Environment, tmp_path: Path, 
     assert not done.stdout
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["raised", "reported"])
 def test_why_a_workload_is_not_supported_is_printed_once(environment: Environment, how: str) -> None:
     reason = "This torch has no such function. Use another torch."
@@ -209,6 +209,7 @@ def test_why_a_workload_is_not_supported_is_printed_once(environment: Environmen
     assert (reason in done.stderr) is (how == "raised")
 
 
+@pytest.mark.long
 def test_without_torch_the_error_names_the_option(environment: Environment) -> None:
     Path(environment["PYTHONPATH"], "torch.py").write_text("raise ModuleNotFoundError('torch', name='torch')")
     done = run("run", "count", "--device", "cpu", env={**environment, "PATH": "/usr/bin:/bin"})

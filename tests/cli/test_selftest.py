@@ -192,6 +192,7 @@ async def test_a_hang_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> N
     assert [(check.id, check.status) for check in checks] == [("deadline", Status.FAIL)]
 
 
+@pytest.mark.long
 async def test_selftest_uses_no_gpu(monkeypatch: pytest.MonkeyPatch, only: Callable[..., None]) -> None:
     only("doctor")
     requests: list[DoctorOptions | None] = []

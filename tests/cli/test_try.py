@@ -64,6 +64,7 @@ def test_the_faster_command_is_named_and_nothing_of_either_is_left(tmp_path: Pat
     assert left(tmp_path) == ""
 
 
+@pytest.mark.long
 def test_an_interrupt_ends_the_command_too(tmp_path: Path) -> None:
     train = f"{sys.executable} {tmp_path}/train.py 0.01"
     with tried(tmp_path, train, train, "--steps", "100000") as process:
@@ -74,6 +75,7 @@ def test_an_interrupt_ends_the_command_too(tmp_path: Path) -> None:
     assert left(tmp_path) == ""
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("command", "code", "sentence"),
     [

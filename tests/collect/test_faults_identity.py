@@ -2,7 +2,6 @@
 
 import re
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -78,29 +77,6 @@ async def test_invalid_values_can_be_drawn(live: Live, fault: str) -> None:
     lines, _ = await drawn(frame)
     assert all(len(line) == WIDTH for line in lines)
     assert "–" in "\n".join(lines)
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("fault", ["", "nofunc:nvmlDeviceGetMemoryInfo_v2", "nofunc:*RunningProcesses_v3"])
-def test_an_old_driver_reports_the_same_memory_and_processes(
-    live: Live, sleepers: Callable[[int], list[int]], fault: str
-) -> None:
-    pids = sleepers(4)
-    machine = {"NVML_MOCK_PIDS": ",".join(map(str, pids)), "NVML_MOCK_PROCS": "2"}
-    watched = live(gpus=2, fault=fault, **machine)
-    frame = watched.until(lambda frame: len(frame.devices) == 2 and all(device.processes for device in frame.devices))
-    first, second = frame.devices
-    assert [process.pid for process in first.processes or ()] == pids[:2]
-    assert [process.pid for process in second.processes or ()] == pids[2:]
-    for device in frame.devices:
-        held = sum(process.memory_bytes or 0 for process in device.processes or ())
-        used = device.readings["memory_used_bytes"]
-        assert device.readings["memory_total_bytes"] == 143771 * MIB
-        assert held > 1000 * MIB
-        reserved = 629 * MIB if device.get("memory_reserved_bytes") is None else 0  # then it is counted as in use
-        assert abs(used - reserved - held) < 256 * MIB, "what is in use is what the processes hold, but for a little"
-        assert device.readings["memory_free_bytes"] + used + (629 * MIB - reserved) == 143771 * MIB
-        assert ("memory_reserved_bytes" in device.readings) == ("Memory" not in fault)
 
 
 def test_a_driver_older_than_process_lists_with_instances_says_so(live: Live, old_nvml_mock: NvmlMock) -> None:

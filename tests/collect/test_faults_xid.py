@@ -134,7 +134,7 @@ def test_a_session_that_ends_gives_its_event_set_back(live: Live, tmp_path: Path
     assert next_calls(log, calls(log)["t"])["event_sets"] == 1
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "fault",
     [

@@ -1,6 +1,5 @@
 """Which devices are sampled on demand, how often, and what is freed afterward."""
 
-import json
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -25,12 +24,10 @@ from gpumon.collect.on_demand import (
 from gpumon.collect.processes import ProcessTable
 from gpumon.core.model import Device, Frame
 from gpumon.core.problems import ProblemCode
-from gpumon.streams.base import SupportsOnDemand
 from gpumon.streams.live import LiveStream
 from tests.collect.conftest import Live
 from tests.collect.fake import NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, FakeGpm, FakeNvml
 from tests.collect.proc import add_process
-from tests.collect.test_calls import log_after
 from tests.nvml_mock import NvmlMock
 
 ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
@@ -432,25 +429,6 @@ def test_samples_of_a_device_in_a_call_that_hangs_are_left_alone(
 
 def seen(device: int) -> Callable[[Frame], bool]:
     return lambda frame: len(frame.devices) > device and "sm_occupancy_percent" in frame.devices[device].readings
-
-
-def test_a_live_stream_selects_devices(live: Live, tmp_path: Path) -> None:
-    path = tmp_path / "calls.json"
-    watched = live(NVML_MOCK_LOG=str(path), NVML_MOCK_IDLE="1")
-    assert isinstance(watched.stream, SupportsOnDemand)
-    frame = watched.until(lambda frame: len(frame.devices) == 3)
-    watched.stream.request_on_demand([frame.devices[1].key])
-    frame = watched.until(seen(1))
-    assert not seen(0)(frame)
-    assert not seen(2)(frame)
-    assert frame.devices[1].get("sm_occupancy_percent") is not None
-    watched.stream.request_on_demand([frame.devices[2].key])
-    frame = watched.until(seen(2))
-    assert not seen(1)(frame)
-    watched.stream.request_on_demand([])
-    watched.until(lambda frame: not seen(2)(frame))
-    log = log_after(path, json.loads(path.read_text())["t"] + 0.5)
-    assert log["gpm_samples"] == 0
 
 
 def test_a_new_collector_receives_the_selection(live: Live) -> None:

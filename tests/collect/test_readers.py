@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from gpumon.collect.calls import Abandoned
-from gpumon.collect.nvml import DeviceLostError, DriverGoneError, Nvml
+from gpumon.collect.nvml import Nvml
 from gpumon.collect.on_demand import ON_DEMAND_METRICS
 from gpumon.collect.readers import READERS, MetricsReader
 from gpumon.collect.schedule import RETRY_SECONDS, Period
 from gpumon.core.metrics import METRICS
 from gpumon.core.problems import ProblemCode
-from tests.collect.fake import LOST, MIB, NO_PERMISSION, NOT_SUPPORTED, TOO_OLD, UNINITIALIZED, UNKNOWN, FakeNvml
+from tests.collect.fake import MIB, NO_PERMISSION, NOT_SUPPORTED, TOO_OLD, UNKNOWN, FakeNvml
 
 POWER = "nvmlDeviceGetPowerUsage"
 WIDTH = "nvmlDeviceGetCurrPcieLinkWidth"
@@ -30,7 +30,6 @@ SELDOM = (
     "nvmlDeviceGetEncoderUtilization",
     "nvmlDeviceGetDecoderUtilization",
 )
-MEMORY_METRICS = ("memory_total_bytes", "memory_used_bytes", "memory_reserved_bytes", "memory_free_bytes")
 
 
 def metrics_reader(fake: FakeNvml) -> MetricsReader:
@@ -133,31 +132,6 @@ def test_a_static_value_that_failed_is_asked_again() -> None:
     assert reader.read(11)[0]["temperature_slowdown_celsius"] == 92
 
 
-def test_invalid_values_are_missing_and_never_kept() -> None:
-    fake = FakeNvml()
-    reader = metrics_reader(fake)
-    reader.read(0)
-    fake.answer("nvmlDeviceGetUtilizationRates", SimpleNamespace(gpu=4294967295, memory=41))
-    readings, problems = reader.read(1)
-    assert "utilization_gpu_percent" not in readings
-    assert readings["utilization_memory_percent"] == 41
-    assert problems["utilization_gpu_percent"].code is ProblemCode.INVALID_VALUE
-    assert "4294967295" in problems["utilization_gpu_percent"].reason
-
-
-@pytest.mark.parametrize(("total", "used"), [(143771, 3 * 143771), (0, 0), (0, 5)])
-def test_contradictory_memory_values_are_all_missing(total: int, used: int) -> None:
-    fake = FakeNvml()
-    memory = SimpleNamespace(total=total * MIB, used=used * MIB, reserved=MIB, free=MIB)
-    fake.answer("nvmlDeviceGetMemoryInfo", lambda *_: memory)
-    reader = metrics_reader(fake)
-    readings, problems = reader.read(0)
-    assert not set(MEMORY_METRICS) & set(readings)
-    assert {problems[metric].code for metric in MEMORY_METRICS} == {ProblemCode.INVALID_VALUE}
-    said = f"The driver returned {used * MIB} bytes used of {total * MIB} bytes total."
-    assert {problems[metric].reason for metric in MEMORY_METRICS} == {said}
-
-
 def test_memory_of_an_old_driver_has_no_reserve() -> None:
     fake = FakeNvml()
 
@@ -171,21 +145,6 @@ def test_memory_of_an_old_driver_has_no_reserve() -> None:
     assert readings["memory_used_bytes"] == 10 * MIB
     assert "memory_reserved_bytes" not in readings
     assert problems["memory_reserved_bytes"].code is ProblemCode.DRIVER_TOO_OLD
-
-
-def test_temperature_of_an_old_driver() -> None:
-    fake = FakeNvml()
-    fake.answer("nvmlDeviceGetTemperatureV", TOO_OLD)
-    assert metrics_reader(fake).read(0)[0]["temperature_celsius"] == 55
-
-
-def test_a_lost_device_and_a_lost_driver_are_reported_at_once() -> None:
-    for raised, kind in ((LOST, DeviceLostError), (UNINITIALIZED, DriverGoneError)):
-        fake = FakeNvml()
-        fake.answer(POWER, raised)
-        with pytest.raises(kind):
-            metrics_reader(fake).read(0)
-        assert WIDTH not in fake.count()
 
 
 @pytest.mark.parametrize(("call", "metric"), [(THRESHOLD, "temperature_slowdown_celsius"), (WIDTH, "pcie_width")])
@@ -221,27 +180,3 @@ def test_slow_readings_do_not_all_run_in_one_tick() -> None:
         most, calls = max(most, seldom), calls + seldom
     assert most <= 2
     assert 2 * len(SELDOM) - 2 <= calls <= 2 * len(SELDOM) + 2
-
-
-@pytest.mark.parametrize(
-    ("call", "metrics"),
-    [
-        ("nvmlDeviceGetRemappedRows", {"remapped_rows_pending", "remapped_rows_failure"}),
-        ("nvmlDeviceGetBAR1MemoryInfo", {"bar1_total_bytes", "bar1_used_bytes"}),
-        ("nvmlDeviceGetPcieReplayCounter", {"pcie_replay_count"}),
-        (FAN, {"fan_percent"}),
-        ("nvmlDeviceGetEncoderUtilization", {"utilization_encoder_percent"}),
-        ("nvmlDeviceGetDecoderUtilization", {"utilization_decoder_percent"}),
-        ("nvmlDeviceGetMemoryBusWidth", {"memory_bus_width_bits"}),
-    ],
-)
-def test_what_a_chip_does_not_have_affects_only_its_metrics(call: str, metrics: set[str]) -> None:
-    fake = FakeNvml()
-    fake.answer(call, NOT_SUPPORTED)
-    reader = metrics_reader(fake)
-    for second in range(60):
-        readings, problems = reader.read(second)
-    assert fake.count()[call] == 1
-    assert metrics <= set(problems)
-    assert {problem.code for problem in problems.values()} == {ProblemCode.NOT_SUPPORTED}
-    assert set(readings) | set(problems) == set(METRICS) - {"memory_unattributed_bytes", *ON_DEMAND_METRICS}

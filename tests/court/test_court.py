@@ -133,6 +133,7 @@ def test_the_command_shows_that_the_cure_is_faster(name: str, tmp_path: Path) ->
     assert document["case"]["name"] == name
 
 
+@pytest.mark.long
 @needs_torch
 def test_a_run_that_fails_is_reported() -> None:
     case = Case("nonsense", "loading", "cpu_ok", "it does not exist", ("data",), ("few_workers",))

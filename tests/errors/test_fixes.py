@@ -2,7 +2,6 @@
 
 import pytest
 
-from gpumon.errors import scan
 from gpumon.errors.entry import Fix
 from gpumon.errors.explain import explain_text
 from gpumon.errors.facts.platforms import WINDOWS, for_windows
@@ -18,61 +17,6 @@ def cause_of(text: str) -> Match:
     match = explain_text(text).cause
     assert match is not None
     return match
-
-
-@pytest.mark.parametrize(
-    ("path", "command"),
-    [
-        ("site-packages/vllm/_C.abi3.so", "--force-reinstall vllm torch"),
-        ("dist-packages/torchvision/_C.so", "--force-reinstall torchvision torch"),
-        ("site-packages/flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so", "--no-deps flash-attn"),
-        ("site-packages/no_such_package/lib/_C.so", "--no-deps PACKAGE"),
-    ],
-)
-def test_the_package_of_an_extension_is_named_only_if_it_is_known(path: str, command: str) -> None:
-    match = cause_of(f"ImportError: /opt/env/lib/python3.12/{path}: undefined symbol: _ZN3c105ErrorC2Ev")
-    assert match.fixes[0].code.endswith(command)
-    assert match.fixes[-1].code == "c++filt _ZN3c105ErrorC2Ev"
-    assert any("scaled_dot_product" in fix.code for fix in match.fixes) is ("flash_attn" in path)
-
-
-@pytest.mark.parametrize(
-    ("signal", "first", "is_shared_memory"),
-    [
-        ("Bus error", "--shm-size", True),
-        ("Segmentation fault", "PYTHONFAULTHANDLER", False),
-        ("Aborted", "PYTHONFAULTHANDLER", False),
-        ("Terminated", "sacct", False),
-    ],
-)
-def test_more_shared_memory_helps_only_against_a_bus_error(signal: str, first: str, is_shared_memory: bool) -> None:
-    match = cause_of(f"RuntimeError: DataLoader worker (pid 4242) is killed by signal: {signal}.")
-    assert first in match.fixes[0].code
-    assert any("shm" in fix.code for fix in match.fixes) is is_shared_memory
-    killed = cause_of("RuntimeError: DataLoader worker (pid 4242) is killed by signal: Killed.")
-    assert killed.error.id == "host-oom"
-
-
-@pytest.mark.parametrize(
-    ("reason", "first"),
-    [
-        (
-            "[Service thread] Error encountered progressing operation=Connect, res=3, closing connection",
-            "SOCKET_IFNAME",
-        ),
-        ("socketStartConnect: Connect to 10.0.0.2<40123> failed : Software caused connection abort", "SOCKET_IFNAME"),
-        ("Call to ibv_create_qp failed", "NCCL_IB_DISABLE"),
-        ("something new", "NCCL_DEBUG"),
-    ],
-)
-@pytest.mark.parametrize("separator", ["\n", " "])
-def test_the_last_error_of_nccl_decides(reason: str, first: str, separator: str) -> None:
-    head = "DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2615, unhandled system error, NCCL version 2.24.3"
-    name = "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error. "
-    explanation = explain_text(f"[rank1]: {head}\n[rank1]: {name}\n[rank1]: Last error:{separator}{reason}\nstep 7")
-    (match,) = [match for match in explanation.matches if match.error.id == "nccl-system"]
-    assert match.values["last_error"] == reason
-    assert first in match.fixes[0].code
 
 
 def test_memory_that_a_message_attributes_to_no_process_is_not_explained() -> None:
@@ -125,18 +69,6 @@ def test_the_numbers_of_a_message_decide_which_fix_comes_first() -> None:
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 
 
-@pytest.mark.parametrize("lines_between", [0, 40], ids=["together", "in_other_blocks"])
-@pytest.mark.parametrize("order", [1, -1])
-def test_a_trainer_that_uses_a_server_trains(monkeypatch: pytest.MonkeyPatch, order: int, lines_between: int) -> None:
-    monkeypatch.setattr(scan, "BLOCK_BYTES", 1024)
-    monkeypatch.setattr(scan, "OVERLAP_CHARACTERS", 128)
-    files = ("verl/trainer/main_ppo.py", "vllm/v1/engine/core.py")[::order]
-    traces = [f'  File "/venv/site-packages/{file}", line 9, in run\n{OOM}\n' for file in files]
-    match = explain_text((("epoch 1: " + "." * 100 + "\n") * lines_between).join(traces)).cause
-    assert match is not None
-    assert not any("vllm serve" in fix.code for fix in match.fixes)
-
-
 @pytest.mark.parametrize(
     ("code", "translated"),
     [
@@ -174,44 +106,6 @@ def test_fixes_for_other_wordings_are_last_and_the_first_one_is_no_alternative()
             assert len(match.fixes) <= 8, error.id
 
 
-@pytest.mark.parametrize(
-    ("line", "is_first"),
-    [
-        ("steps:   0%|          | 0/2300 [00:01<?, ?it/s]", True),
-        ("Loading checkpoint shards: 100%|###| 4/4 [00:09<00:00]\n  0%|    | 0/500 [00:00<?, ?it/s]", True),
-        ("Epoch 1/5:   0%|    | 0/123 [00:00<?, ?img/s]", True),
-        ("Epoch 3/5:   0%|    | 0/123 [00:00<?, ?img/s]", False),
-        ("steps:  12%|#         | 276/2300 [09:01<1:00, 2it/s]", False),
-        ("Epoch 1: 100%|###| 9/9 [00:09<00:00]\nValidation:   0%|    | 0/50 [00:00<?, ?it/s]", False),
-        ("step 7", False),
-    ],
-)
-def test_before_the_first_step_is_complete_nothing_has_leaked(line: str, is_first: bool) -> None:
-    match = cause_of(
-        f"{line}\n"
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 14.00 MiB. GPU 0 has a total capacity of 39.56"
-        " GiB of which 896.00 KiB is free. Process 7 has 39.55 GiB memory in use. Of the allocated memory 37.77 GiB is"
-        " allocated by PyTorch, and 1.28 GiB is reserved by PyTorch but unallocated.\n"
-    )
-    assert match.memory_cause is (MemoryCause.TOO_BIG if is_first else MemoryCause.LEAK)
-    assert match.memory is not None
-    assert ("first step" in cause_sentence(match.memory_cause, match.memory)) or not is_first
-    assert any("memory_allocated" in fix.code for fix in match.fixes) is not is_first
-
-
 def test_old_powershell_has_no_conjunction() -> None:
     assert for_windows("pip install ninja && python setup.py install") == "pip install ninja; python setup.py install"
     assert for_windows("sudo a && sudo b") == "sudo a && sudo b"
-
-
-@pytest.mark.parametrize(
-    ("line", "part"),
-    [
-        ('  File "/data/stable-diffusion-webui-forge/backend/operations.py", line 9, in forward', "--all-in-fp16"),
-        ('  File "/data/train.py", line 9, in forward', "autocast"),
-    ],
-)
-def test_in_a_web_ui_no_code_is_changed(line: str, part: str) -> None:
-    text = "RuntimeError: expected mat1 and mat2 to have the same dtype, but got: float != struct c10::Half"
-    first = cause_of(f"{line}\n{text}").fixes[0]
-    assert part in f"{first.text} {first.code}"

@@ -5,10 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from gpumon.errors.load import ERRORS
 from gpumon.errors.memory_cause import MemoryCause, cause_sentence, memory_cause, value_rows
 from gpumon.errors.memory_message import MemoryMessage, read_memory_message
-from gpumon.errors.rank import case_of, fixes_of
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -136,23 +134,6 @@ def test_in_a_container_the_process_is_listed_as_another_one() -> None:
     assert alone is not None
     assert (alone.own, alone.others, alone.foreign) == (79 * GIB, (), 0)
     assert memory_cause(alone) is MemoryCause.TOO_BIG
-
-
-@pytest.mark.parametrize(
-    ("cause", "code"),
-    [
-        (MemoryCause.CAP, "set_per_process_memory_fraction"),
-        (MemoryCause.OTHER_PROCESSES, "nvidia-smi"),
-        (MemoryCause.FRAGMENTATION, "expandable_segments:True"),
-        (MemoryCause.TOO_BIG, "accumulation_steps"),
-        (MemoryCause.LEAK, "memory_allocated"),
-    ],
-)
-def test_the_best_fix_against_the_cause_is_first(cause: MemoryCause, code: str) -> None:
-    entry = ERRORS["oom"]
-    ranked = fixes_of(entry, case_of(entry, more={"memory": cause.value, "measured": "yes"}))
-    assert code in ranked[0].code
-    assert len(ranked) >= len(fixes_of(entry, case_of(entry)))
 
 
 def test_rows_of_the_known_sizes() -> None:

@@ -88,6 +88,7 @@ def test_identities_and_values_in_the_units_of_gpumon(tmp_path: Path) -> None:
     assert [device.get("utilization_gpu_percent") for device in frame.devices] == [40.0, 50.0]  # type: ignore[union-attr]
 
 
+@pytest.mark.long
 def test_a_gpu_of_two_exporters_is_one_gpu(tmp_path: Path) -> None:
     host, targets = FakeHost("node1", gpus=2), tmp_path / "targets.json"
     text = nvidia_gpu_exporter()

@@ -46,7 +46,7 @@ def test_one_sample_is_no_alert(readings: dict[str, float]) -> None:
     assert begins(AlertHistory(), frames) == []
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("period", [2, 3, 5, 8, 14, 20, 40, 90, 200])
 @pytest.mark.parametrize("begin", [0, 7])
 @pytest.mark.parametrize(
@@ -68,16 +68,6 @@ def test_a_value_that_oscillates_around_its_threshold_is_at_most_one_alert(
     history = AlertHistory()
     assert len(begins(history, frames)) == 1
     assert not history.ended
-
-
-def test_an_alert_ends_when_the_value_has_left_its_margin_for_a_while() -> None:
-    history = AlertHistory()
-    history.check(at(0, hot(LIMIT)))
-    assert len([history.check(at(second, hot(LIMIT - 2))) for second in range(1, 100)][-1]) == 1
-    counts = [len(history.check(at(second, hot(LIMIT - 2.1)))) for second in range(100, 120)]
-    assert counts == [1] * 14 + [0] * 6
-    (ended,) = history.ended
-    assert (ended.alert.since_seconds, ended.ended_seconds) == (1_800_000_000, 1_800_000_114)
 
 
 def test_the_margin_is_only_for_the_device_that_has_the_alert() -> None:

@@ -46,16 +46,6 @@ def test_a_machine_that_answers(nvml_mock: NvmlMock, monkeypatch: pytest.MonkeyP
     assert "torch is not installed" in result["python.found"].detail
 
 
-def test_a_machine_without_a_driver(nvml_mock: NvmlMock, monkeypatch: pytest.MonkeyPatch, bare: str) -> None:
-    result = examine(monkeypatch, nvml_mock.environment_without_library(), bare)
-    assert result["driver.nvml"].status is Status.FAIL
-    assert "libnvidia-ml.so.1" in result["driver.nvml"].detail
-    assert {result[check_id].status for check_id in CHECK_IDS if check_id.startswith("gpu.")} <= {
-        Status.SKIP,
-        Status.OK,
-    }
-
-
 def test_a_driver_that_hangs(nvml_mock: NvmlMock, monkeypatch: pytest.MonkeyPatch, bare: str) -> None:
     monkeypatch.setattr(examination, "_FRAME_SECONDS", 3.0)
     began = time.monotonic()

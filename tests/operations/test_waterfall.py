@@ -80,27 +80,6 @@ def test_processes_come_by_pid_and_one_without_a_probe_is_one_block() -> None:
     assert sizes(result)[PartKind.UNATTRIBUTED] == 5
 
 
-@pytest.mark.parametrize(
-    ("changes", "expandable"),
-    [
-        ({}, True),
-        ({"inactive_split_bytes": None}, False),
-        ({"inactive_split_bytes": None, "active_bytes": None}, False),
-    ],
-)
-def test_an_allocator_without_books_of_what_is_split_has_one_block_of_cache(
-    changes: dict[str, Any], expandable: bool
-) -> None:
-    result = waterfall(
-        gpu(process(4000, memory_bytes=41 * GIB)), probe(4000, statistics(**changes), expandable=expandable)
-    )
-    shown = sizes(result, 4000)
-    assert shown[PartKind.CACHED] == (10 if "active_bytes" in changes else 9)
-    assert PartKind.RELEASABLE not in shown
-    assert PartKind.FRAGMENTED not in shown
-    assert sum(shown.values()) == 41
-
-
 def test_memory_of_cuda_graphs_is_not_promised() -> None:
     result = waterfall(gpu(process(4000, memory_bytes=41 * GIB)), probe(4000, statistics()))
     remedy = next(part.remedy for part in result.parts if part.kind is PartKind.RELEASABLE)

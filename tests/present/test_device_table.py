@@ -81,42 +81,11 @@ def test_values_near_or_beyond_their_limits_are_marked_in_text() -> None:
     assert cells["State"] == "!too hot"
 
 
-@pytest.mark.parametrize(
-    ("celsius", "slowdown", "cell"),
-    [
-        (86.9, 90.0, Span("87°")),
-        (87.0, 90.0, Span("!87°", Role.WARNING)),
-        (89.9, 90.0, Span("!90°", Role.WARNING)),
-        (90.0, 90.0, Span("!90°", Role.ERROR)),
-        (85.0, 95.0, Span("85°")),
-        (95.0, None, Span("95°")),
-    ],
-)
-def test_a_temperature_is_marked_where_the_alert_begins(celsius: float, slowdown: float | None, cell: Span) -> None:
-    readings = {"temperature_celsius": celsius, "temperature_slowdown_celsius": slowdown}
-    assert device_cells(builders.frame(devices=(builders.device(readings=readings),)), "Temp") == [cell]
-
-
 @pytest.mark.parametrize(("percent", "role"), [(95.0, Role.PLAIN), (95.1, Role.WARNING)])
 def test_memory_is_marked_when_it_is_nearly_full(percent: float, role: Role) -> None:
     readings = {"memory_total_bytes": 100 * GIB, "memory_used_bytes": percent * GIB}
     (cell,) = device_cells(builders.frame(devices=(builders.device(readings=readings),)), "Memory GiB")
     assert cell == Span(f"{'!' if role is Role.WARNING else ''}{percent:.1f}/100", role)
-
-
-@pytest.mark.parametrize(
-    ("readings", "cell"),
-    [
-        ({"pcie_width": 16}, Span("5x16")),
-        ({"pcie_width": 8}, Span("!5x8", Role.WARNING)),
-        ({"pcie_generation": 3}, Span("!3x16", Role.WARNING)),
-        ({"pcie_width": 8, "pcie_width_max": None}, Span("5x8")),
-        ({"pcie_width": 8, "utilization_gpu_percent": 10}, Span("5x8")),
-    ],
-)
-def test_a_degraded_link_is_marked_while_the_gpu_is_busy(readings: dict[str, float | None], cell: Span) -> None:
-    frame = builders.frame(devices=(builders.device(readings={"utilization_gpu_percent": 99, **readings}),))
-    assert device_cells(frame, "PCIe") == [cell]
 
 
 @pytest.mark.parametrize(
@@ -224,22 +193,6 @@ def test_an_instance_has_its_own_history() -> None:
 def busy(utilization: float, activity: float | None, reasons: tuple[str, ...] | None = ("sw_power_cap",)) -> Frame:
     readings = {"utilization_gpu_percent": utilization, "sm_activity_percent": activity}
     return builders.frame(devices=(builders.device(0, readings=readings, throttle_reasons=reasons),))
-
-
-@pytest.mark.parametrize(
-    ("frame", "cell"),
-    [
-        (busy(100, 0.0), Span("no SM work", Role.DIM)),
-        (busy(90, 1.0), Span("no SM work", Role.DIM)),
-        (busy(100, 0.0, None), Span("no SM work", Role.DIM)),
-        (busy(100, 1.01), Span("power cap", Role.DIM)),
-        (busy(89, 0.0), Span("power cap", Role.DIM)),
-        (busy(100, None), Span("power cap", Role.DIM)),
-        (busy(100, 0.0, ("hw_slowdown",)), Span("!hw slowdown", Role.WARNING)),
-    ],
-)
-def test_a_busy_gpu_without_sm_work_is_marked(frame: Frame, cell: Span) -> None:
-    assert device_cells(frame, "State") == [cell]
 
 
 def test_memory_of_the_host_is_marked() -> None:

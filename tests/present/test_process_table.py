@@ -2,9 +2,8 @@
 
 import pytest
 
-from gpumon.core.model import Device, DeviceState, ProcessKind
+from gpumon.core.model import Device, DeviceState
 from gpumon.core.problems import Problem, ProblemCode
-from gpumon.core.units import MISSING
 from gpumon.present.paint.line import Role, Span, plain
 from gpumon.present.paint.table import fit_columns
 from gpumon.present.process_table import PROCESS_COLUMNS, process_key, process_line, process_rows
@@ -40,22 +39,6 @@ def test_unattributed_memory_has_a_row() -> None:
     shown = plain(process_line(COLUMNS, row))
     assert " 5.0 " in shown
     assert "! unattributed: no visible process owns this memory" in shown
-
-
-def test_a_process_of_which_only_the_pid_is_known() -> None:
-    process = builders.process(
-        77,
-        user=None,
-        command=None,
-        memory_bytes=None,
-        cpu_percent=None,
-        host_memory_bytes=None,
-        age_seconds=None,
-        kinds=(ProcessKind.COMPUTE, ProcessKind.MPS),
-    )
-    (shown,) = (text.split() for text in lines(builders.device(processes=(process,))))
-    assert shown[:10] == ["0", "77", *[MISSING] * 8]
-    assert " ".join(shown[10:]) == "exited, or in another PID namespace"
 
 
 def test_a_command_is_shown_without_the_folder_of_its_program() -> None:

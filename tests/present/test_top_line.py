@@ -33,7 +33,7 @@ def test_a_wide_line_has_everything() -> None:
     assert right.strip() == "node7  ● live 1s  06:12"
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("front", ["", *(tab.name for tab in TABS)])
 @pytest.mark.parametrize("source", ["live 1s", "REPLAY demo.jsonl 01:05/05:00 x1", "live 1s, a sample takes 12.1 s"])
 def test_the_source_and_the_tab_in_front_stay_down_to_sixty_columns(source: str, front: str) -> None:

@@ -22,10 +22,11 @@ PATIENCE = 20.0
 
 @cache
 def pythons() -> list[str]:
-    """The interpreters to try: this one, those on PATH by their versions, and those that GPUMON_TEST_PYTHONS names."""
+    """The interpreters to try: this one, then those on PATH and in GPUMON_TEST_PYTHONS, the oldest first."""
     named = [f"python3.{minor}" for minor in range(8, 15)] + os.environ.get("GPUMON_TEST_PYTHONS", "").split(os.pathsep)
     result = {_version(path): path for path in filter(None, map(shutil.which, named))}
-    return [sys.executable, *(path for version, path in sorted(result.items()) if version not in {"", _version()})]
+    others = sorted(result.keys() - {"", _version()}, key=lambda version: int(version.split()[1]))
+    return [sys.executable, *(result[version] for version in others)]
 
 
 def python2() -> str | None:

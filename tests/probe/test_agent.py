@@ -162,6 +162,7 @@ def test_the_users_own_sitecustomize_runs(tmp_path: Path) -> None:
     assert done.stdout.split() == ["sitecustomize", path, path]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("python", pythons())
 def test_sitecustomize_is_as_without_gpumon(tmp_path: Path, python: str) -> None:
     """It exists only if the user has one, and what that one does to the path stays."""
@@ -247,6 +248,7 @@ sys.stdin.readline()
         process.kill()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("python", pythons())
 def test_out_of_memory_writes_a_file_before_the_traceback(tmp_path: Path, python: str) -> None:
     with running(tmp_path, OUT_OF_MEMORY, python=python) as program:
@@ -360,6 +362,7 @@ sys.stdin.readline()
         assert program.probe().until("hello")["pid"] == program.process.pid
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("python", pythons())
 def test_python_warns_of_no_thread_when_the_program_forks(tmp_path: Path, python: str) -> None:
     code = """
@@ -464,6 +467,7 @@ print(int(signal.sigwait([{int(number)}])), flush=True)
         assert program.end() == (0, "", "")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("python", pythons())
 def test_a_thread_of_the_probe_never_receives_a_signal(tmp_path: Path, python: str) -> None:
     code = """
@@ -509,6 +513,7 @@ print(signal.pthread_sigmask(signal.SIG_BLOCK, []), len(os.listdir("/proc/self/t
     assert run(tmp_path, code) == ["interrupted", "set() 2"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("python", pythons())
 def test_the_probe_ends_silently_without_any_free_descriptor(tmp_path: Path, python: str) -> None:
     code = f"""

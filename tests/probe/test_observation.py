@@ -35,6 +35,7 @@ while True:
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("python", pythons())
 def test_the_stacks_of_the_main_thread_are_sampled(tmp_path: Path, python: str) -> None:
     with running(tmp_path, BUSY, python=python) as program:

@@ -223,6 +223,7 @@ def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.long
 def test_two_gpumons_at_once(start: Start) -> None:
     process = start(IN_C.format(1))
     results: list[object] = []

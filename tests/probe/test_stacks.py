@@ -71,6 +71,8 @@ while not lock.locked():
 lock.acquire()
 """
 
+pytestmark = pytest.mark.sampled(2)
+
 
 @pytest.fixture
 def tmp_path(short_path: Path) -> Path:

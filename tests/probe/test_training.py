@@ -127,7 +127,7 @@ STARTS = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("doing", STARTS)
 def test_it_starts_where_a_program_trains_on_the_cpu(tmp_path: Path, doing: str) -> None:
     begun = textwrap.dedent(STARTS[doing])

@@ -99,13 +99,6 @@ def _shared_blocks() -> bytes:
     return pickle.dumps({"segments": [one] * 10_000, "device_traces": []})
 
 
-def _cycle() -> bytes:
-    held: dict[str, Any] = {"segments": []}
-    held["segments"].append(held)
-    held["device_traces"] = held["segments"]
-    return pickle.dumps(held)
-
-
 @functools.cache
 def hostile(canary: Path) -> dict[str, tuple[bytes, str]]:
     """Files that must be rejected, with a part of the reason, by name.

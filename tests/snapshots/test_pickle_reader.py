@@ -83,7 +83,7 @@ def test_noise_is_refused_or_read_and_never_anything_else(noise: bytes) -> None:
         return
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", hostile(Path("/nowhere")))
 def test_hostile_pickles_are_refused_in_this_process_too(name: str, canary: Path) -> None:
     data, word = hostile(canary)[name]

@@ -71,7 +71,7 @@ def test_compressed(tmp_path: Path) -> None:
     assert read(path).devices == loaded(real_bytes()).devices
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", hostile(Path("/nowhere")))
 def test_a_hostile_file_ends_in_one_sentence(name: str, tmp_path: Path, canary: Path) -> None:
     path = tmp_path / "hostile.pickle"
@@ -149,6 +149,7 @@ def test_more_than_gpumon_can_show_is_refused(real: Path) -> None:
     }
 
 
+@pytest.mark.long
 def test_progress_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "large.pickle"
     truth = write(path, 10_000_000)

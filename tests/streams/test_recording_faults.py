@@ -69,6 +69,7 @@ def test_a_file_that_is_given_another_name_is_written_on(tmp_path: Path, name: s
     assert seconds_of(tmp_path / "other") == [0, 1, 2]
 
 
+@pytest.mark.sampled(1)
 @NAMES
 def test_a_disk_that_fills_up_ends_the_recording(nvml_mock: NvmlMock, tmp_path: Path, name: str) -> None:
     disk, kept = tmp_path / "disk", tmp_path / name

@@ -20,7 +20,6 @@ from gpumon.streams.base import Discontinuity
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens.alerts import AlertsScreen
 from gpumon.ui.screens.device import DeviceScreen
-from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.widgets.line_table import LineTable
 from tests import builders
 from tests.frames import machine
@@ -253,27 +252,6 @@ def test_information_is_not_in_the_banner() -> None:
 
 
 # The screen
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("size", [(60, 10), (80, 24), (160, 50)])
-async def test_it_opens_with_its_digit_from_everywhere(size: tuple[int, int]) -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=size) as pilot:
-        stream.put(*MINUTES)
-        await pilot.press("6")
-        await pilot.pause()
-        assert isinstance(app.screen, AlertsScreen)
-        await pilot.press("6", "escape")
-        await pilot.pause()
-        assert app.screen.query("#devices")
-        await pilot.press("enter", "6")
-        await pilot.pause()
-        assert isinstance(app.screen, AlertsScreen)
-        await pilot.press("escape")
-        await pilot.pause()
-        assert isinstance(app.screen_stack[-1], OverviewScreen), "it was opened in place of the device"
 
 
 async def open_alerts(pilot: Pilot[None], app: GpumonApp, stream: FakeLive, *frames: Frame) -> AlertsScreen:

@@ -2,39 +2,16 @@
 
 import re
 import time
-from typing import Any
 
 import pytest
-from textual.widget import Widget
 
 from gpumon.present.palette import BUILT_IN
 from gpumon.session.pace import INTERVALS, SPEEDS
 from gpumon.streams.base import Discontinuity
 from gpumon.ui.screens.choice import ThemePicker
-from gpumon.ui.screens.device import DeviceScreen
-from gpumon.ui.screens.overview import OverviewScreen
 from tests import builders
 from tests.frames import machine
-from tests.ui.fakes import FakeLive, FakeRecording, Refreshes, app_on, busy, screen_lines, screen_text
-
-
-class Scenes:
-    """Counts how often the screens of an app draw."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.drawn: list[str] = []
-        for screen in (OverviewScreen, DeviceScreen):
-            self._spy(monkeypatch, screen)
-
-    def _spy(self, monkeypatch: pytest.MonkeyPatch, screen: type[OverviewScreen] | type[DeviceScreen]) -> None:
-        original = screen.show
-
-        def show(drawn: Any, scene: Any) -> None:  # noqa: ANN401
-            self.drawn.append(screen.__name__)
-            original(drawn, scene)
-
-        monkeypatch.setattr(screen, "show", show)
-
+from tests.ui.fakes import FakeLive, FakeRecording, app_on, busy, screen_lines, screen_text
 
 # Frames
 
@@ -171,22 +148,6 @@ async def test_themes_take_turns() -> None:
 
 
 # Hidden screens
-
-
-async def test_a_hidden_screen_does_not_draw(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test() as pilot:
-        stream.put(machine())
-        await pilot.press("enter")
-        await pilot.pause()
-        scenes = Scenes(monkeypatch)
-        spies = [Refreshes(widget) for widget in app.screen_stack[1].query("*").results(Widget)]
-        for number in range(5):
-            stream.put(busy(number, number + 1))
-            await pilot.pause()
-        assert set(scenes.drawn) == {"DeviceScreen"}
-        assert [spy.regions for spy in spies if spy.regions] == []
 
 
 @pytest.mark.sampled(1)

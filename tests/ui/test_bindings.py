@@ -182,18 +182,6 @@ async def run_command(pilot: Pilot[Any], name: str) -> None:
     await pilot.pause(0.1)
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("name", SCREEN_NAMES)
-async def test_the_palette_opens_a_screen_by_its_name(name: str) -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        stream.put(machine())
-        await pilot.pause()
-        await run_command(pilot, name)
-        assert type(app.screen).__name__ == f"{name.capitalize()}Screen"
-
-
 async def test_the_palette_has_each_action_that_applies_once() -> None:
     stream = FakeRecording()
     app = app_on(stream)

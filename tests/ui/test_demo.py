@@ -52,18 +52,6 @@ async def test_a_process_screen_says_that_it_has_exited_and_where_the_frames_com
         assert "train.py" in screen_text(app)
 
 
-@pytest.mark.usefixtures("demo")
-async def test_going_back_to_a_live_stream_that_has_nothing_clears_the_demo() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 30)) as pilot:
-        await pilot.press("d")
-        await seen(pilot, " 3×H200 ")
-        await pilot.press("d")
-        await pilot.pause()
-        assert "111.22" not in screen_text(app)
-
-
 async def test_a_missing_demo_is_a_notice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(replay, "DEMO", tmp_path / "[/]" / "none.gz")
     stream = FakeLive()

@@ -246,7 +246,7 @@ async def test_somebody_looks_only_while_the_screen_is_there() -> None:
         assert stream.looks[-1] == {other}, "only the selected GPU"
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(60, 10), (20, 5), (8, 3), (300, 100), (40, 12)])
 async def test_every_size(size: tuple[int, int]) -> None:
     stream = FakeLive()

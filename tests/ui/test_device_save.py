@@ -131,20 +131,6 @@ async def test_the_screen_saves_the_metrics_and_the_time_that_it_shows() -> None
         assert lost == [float(second) for second in range(313, 320)], "a gap stays a gap"
 
 
-async def test_after_scrolling_back_it_saves_what_is_in_sight_then() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(100, 40)) as pilot:
-        filled(stream)
-        await opened(app, pilot)
-        await pilot.press("z", "S")
-        now = read(Path((await notification(app, pilot)).removeprefix("Saved ")))
-        await pilot.press("left", *["shift+left"] * 9, "S")
-        before = read(Path((await notification(app, pilot, 2)).removeprefix("Saved ")))
-        assert float(before[-1]["time_seconds"]) == float(now[-1]["time_seconds"]) - (90 + 87 // 4 - 86)
-        assert len(before) == len(now)
-
-
 async def test_that_it_cannot_be_saved_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> Path:
         raise OSError(errno.EROFS, "Read-only file system [/]")

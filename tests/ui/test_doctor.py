@@ -1,7 +1,5 @@
 """The doctor screen: results as they arrive, in groups, with the fix below a problem; and its end."""
 
-import os
-import time
 from collections.abc import Iterable
 
 import pytest
@@ -16,10 +14,8 @@ from gpumon.present.paint.line import plain, width_of
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens import doctor
 from gpumon.ui.screens.doctor import DoctorScreen
-from gpumon.ui.screens.overview import OverviewScreen
 from tests.frames import machine
-from tests.processes import tree
-from tests.ui.fakes import FakeLive, Refreshes, app_on, screen_text
+from tests.ui.fakes import FakeLive, app_on, screen_text
 from tests.ui.test_snapshots import Compare
 
 CHECKS = (
@@ -145,58 +141,6 @@ async def test_checks_appear_as_they_are_made(examinations: list[FakeExamination
         assert "1 failed, 1 with warnings, 3 ok, 2 skipped" in text
         assert "running" not in text
         assert "· wait" not in text
-
-
-@pytest.mark.parametrize("key", ["r"])
-async def test_it_is_done_again(examinations: list[FakeExamination], key: str) -> None:
-    async with app().run_test(size=(100, 30)) as pilot:
-        await opened(pilot)
-        examinations[0].find(CHECKS, is_over=True)
-        await pilot.press(key)
-        await pilot.pause()
-        first, second = examinations
-        assert (first.closed, second.started, second.closed) == (1, 1, 0)
-        assert "driver 580.95.05" not in screen_text(pilot.app)
-
-
-async def test_leaving_ends_it(examinations: list[FakeExamination]) -> None:
-    async with app().run_test(size=(100, 30)) as pilot:
-        await opened(pilot)
-        await pilot.press("escape")
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, OverviewScreen)
-        assert examinations[0].closed == 1
-        examinations[0].find(CHECKS, is_over=True)  # too late, and ignored
-        await pilot.pause()
-        assert isinstance(pilot.app.screen, OverviewScreen)
-
-
-async def test_nothing_new_sends_nothing(examinations: list[FakeExamination]) -> None:
-    async with app().run_test(size=(100, 30)) as pilot:
-        screen = await opened(pilot)
-        examinations[0].find(CHECKS, is_over=True)
-        await pilot.pause()
-        refreshes = Refreshes(screen.query_one("#checks"))
-        examinations[0].inbox.ring()
-        await pilot.pause()
-        assert refreshes.regions == []
-
-
-async def test_a_real_examination_leaves_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/none")
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        monkeypatch.delenv(name, raising=False)
-    before = set(tree(os.getpid()))
-    async with app().run_test(size=(100, 30)) as pilot:
-        screen = await opened(pilot)
-        deadline = time.monotonic() + 60
-        while not screen.checks and time.monotonic() < deadline:
-            await pilot.pause(0.1)
-        assert screen.checks
-        await pilot.press("escape")
-        while set(tree(os.getpid())) - before and time.monotonic() < deadline:
-            await pilot.pause(0.1)
-        assert set(tree(os.getpid())) - before == set()
 
 
 @pytest.mark.sampled(1)

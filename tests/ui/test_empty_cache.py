@@ -111,15 +111,3 @@ async def test_a_process_that_does_not_answer_may_do_it_yet(training: Training) 
         training.watcher.answer(problem=Problem(ProblemCode.UNRESPONSIVE, "It has not answered."))
         await pilot.pause()
         assert "No result yet. It has not answered." in screen_text(training.app)
-
-
-async def test_read_only_does_not_offer_it(training: Training) -> None:
-    training.app.session.is_read_only = True
-    async with training.app.run_test(size=(100, 30)) as pilot:
-        await training.open(pilot)
-        offered = {active.binding.id for active in training.app.screen.active_bindings.values() if active.enabled}
-        assert "memory.empty-cache" not in offered
-        await pilot.press("E")
-        await pilot.pause()
-        assert isinstance(training.app.screen, MemoryScreen)
-        assert training.watcher.asked == []

@@ -425,23 +425,7 @@ def test_pictures(snap_compare: Compare, text: str, size: tuple[int, int]) -> No
     assert snap_compare(app, terminal_size=size, run_before=press)
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
-def test_picture_of_an_error_on_purpose(snap_compare: Compare, size: tuple[int, int]) -> None:
-    stream = FakeLive()
-    stream.put(machine(2))
-    app, entry = app_on(stream), runs.ended_run()
-    runs.report_error(entry, "RuntimeError", SHAPES.removeprefix("RuntimeError: "), expected=True)
-
-    async def press(pilot: Pilot[Any]) -> None:
-        open_run(app, entry)
-        await pilot.pause()
-        await until(pilot, lambda: "e: explain" in screen_text(app))
-
-    assert snap_compare(app, terminal_size=size, run_before=press)
-
-
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(60, 10), (20, 5), (8, 3), (300, 100)])
 async def test_every_terminal_size(size: tuple[int, int]) -> None:
     app = app_on(FakeLive())

@@ -95,6 +95,7 @@ def test_the_text_without_a_driver_fits(width: int, height: int) -> None:
     assert len(lines) <= height - 4, "tabs, title, host and footer"
 
 
+@pytest.mark.long
 async def test_without_a_driver_workloads_run_on_the_cpu() -> None:
     stream = FakeLive()
     app = app_on(stream)

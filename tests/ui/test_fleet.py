@@ -197,7 +197,7 @@ async def test_the_usage_is_queried_only_while_it_is_shown() -> None:
         await view.until(lambda: any("[21600s:75s]" in fields["query"] for fields in fake.queries))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(60, 10), (80, 24), (300, 100)])
 async def test_every_list_fits_every_size(size: tuple[int, int]) -> None:
     async with canned(mixed_hosts(40), size) as (view, _):

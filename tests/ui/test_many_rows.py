@@ -11,11 +11,11 @@ from gpumon.core.model import Frame
 from gpumon.present.paint.line import Line
 from gpumon.present.paint.table import Column, PlacedColumn
 from gpumon.present.process_list import LISTED_COLUMNS, listed_line, listed_processes
-from gpumon.present.process_table import ProcessRow, process_line, process_rows
+from gpumon.present.process_table import process_line
 from gpumon.ui.screens import overview, processes
 from gpumon.ui.widgets.line_table import LineTable
 from tests import builders
-from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_text
+from tests.ui.fakes import FakeLive, app_on, screen_text
 
 
 def crowded(second: int) -> Frame:
@@ -81,29 +81,3 @@ class Work:
         assert self.calls["lines"] <= 4 * 50 * keys, "those in sight"
         self.calls.clear()
         return counts
-
-
-async def test_the_cursor_of_the_overview_moves_to_another_gpu_without_new_rows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made: list[Frame] = []
-
-    def counted(frame: Frame, *arguments: Any) -> list[ProcessRow]:  # noqa: ANN401
-        made.append(frame)
-        return process_rows(frame, *arguments)
-
-    monkeypatch.setattr(overview, "process_rows", counted)
-    stream = FakeRecording()
-    app = app_on(stream)
-    async with app.run_test(size=(160, 50)) as pilot:
-        stream.put(crowded(0))
-        await pilot.press("g", "tab")
-        await pilot.pause()
-        made.clear()
-        await pilot.press("end", "home", "end", "pageup")
-        await pilot.pause()
-        assert " GPU 7 " in screen_text(app), "the chart follows the cursor"
-        assert made == []
-        stream.put(crowded(3))  # processes are drawn every two seconds
-        await pilot.pause()
-        assert len(made) == 1

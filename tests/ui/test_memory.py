@@ -20,15 +20,15 @@ from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.text_lines import TextLines
 from tests import builders
-from tests.frames import HOSTILE
-from tests.ui.fakes import FakeLive, app_on, screen_lines, screen_text
-from tests.ui.probing import BEGAN, GIB, PID, FakeWatcher, gpu, moment, probe, segments, silent, statistics
+from tests.ui.fakes import screen_lines, screen_text
+from tests.ui.probing import BEGAN, PID, FakeWatcher, gpu, moment, probe, segments, silent, statistics
 from tests.ui.test_snapshots import Compare
 from tests.ui.training import SECONDS, Training, put_cursor, rows_of
 
 # The waterfall
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 async def test_every_part_has_its_size_its_share_and_its_words(training: Training, size: tuple[int, int]) -> None:
     async with training.app.run_test(size=size) as pilot:
@@ -101,22 +101,6 @@ async def test_processes_are_matched_with_probes_once_for_each_draw(
 
 
 # Which GPU, which process, and from where
-
-
-async def test_it_opens_for_the_gpu_under_the_cursor_and_goes_to_the_next(training: Training) -> None:
-    async with training.app.run_test(size=(120, 40)) as pilot:
-        await training.open(pilot)
-        assert " Memory of GPU 0  H200" in screen_lines(training.app)[1]
-        for key, number in (("right_square_bracket", 1), ("right_square_bracket", 0), ("left_square_bracket", 1)):
-            await pilot.press(key)
-            await pilot.pause()
-            assert f" Memory of GPU {number}  H200" in screen_lines(training.app)[1]
-        assert "No process with a probe holds memory of this GPU." in screen_text(training.app)
-        assert "⏎ Segments" not in screen_text(training.app)
-        assert re.search(r"Memory used  [\d.]+ of 140 GiB", screen_text(training.app))
-        await pilot.press("escape")
-        await training.press(pilot, "3")
-        assert " Memory of GPU 1  H200" in screen_lines(training.app)[1]
 
 
 async def test_it_opens_from_a_gpu_and_from_a_process(training: Training) -> None:
@@ -275,7 +259,7 @@ async def test_the_course_marks_the_peak_retries_and_out_of_memory(training: Tra
 # Anything at all
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(60, 10), (20, 5), (8, 3), (300, 100), (40, 12)])
 async def test_every_size(training: Training, size: tuple[int, int]) -> None:
     async with training.app.run_test(size=(120, 40)) as pilot:
@@ -287,37 +271,6 @@ async def test_every_size(training: Training, size: tuple[int, int]) -> None:
         await pilot.press("v", "escape", "escape", "E", "escape", "right_square_bracket", "left_square_bracket")
         await pilot.pause()
         assert isinstance(training.app.screen, MemoryScreen)
-
-
-async def test_hostile_text_is_inert(training: Training) -> None:
-    safe = HOSTILE.encode("ascii", "ignore").decode().replace("\x1b", "?").replace("\x07", "?").replace("\x00", "?")
-    async with training.app.run_test(size=(120, 40)) as pilot:
-        process = {"command": safe, "settings": {"PYTORCH_ALLOC_CONF": safe}, "python_version": safe}
-        training.stream.put(moment(0.0))
-        await pilot.pause()
-        training.app.session.probes.start()
-        training.watcher.inbox.put(probe(PID, statistics(), process=process, torch_version=safe, backend=safe))
-        training.watcher.inbox.put(
-            probe(78, process=process, state=ProbeState.FAILED, problem=Problem(ProblemCode.UNKNOWN, safe))
-        )
-        training.watcher.problems = (Problem(ProblemCode.UNKNOWN, safe),)
-        await pilot.pause()
-        training.stream.put(moment(1.0))
-        screen = await training.press(pilot)
-        for words in ("PID 4000", "PID 78"):
-            put_cursor(screen, words)
-            await pilot.pause()
-            assert "[bold red]" in screen_text(training.app)
-        await pilot.press("home", "enter")
-        training.watcher.answer(problem=Problem(ProblemCode.UNKNOWN, safe))
-        await pilot.press("v")
-        training.watcher.answer(safe)
-        await pilot.pause()
-        assert "[bold red]" in screen_text(training.app)
-        await pilot.press("escape", "escape", "E", "tab", "enter")
-        training.watcher.answer(problem=Problem(ProblemCode.UNKNOWN, safe))
-        await pilot.pause()
-        assert "[bold red]" in screen_text(training.app)
 
 
 # Pictures
@@ -340,24 +293,4 @@ def pictured(training: Training, *keys: str, answer: Any = None) -> tuple[Gpumon
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 def test_picture_of_the_memory(snap_compare: Compare, watcher: FakeWatcher, size: tuple[int, int], theme: str) -> None:
     app, press = pictured(Training(watcher, theme), "down", "down", "down")
-    assert snap_compare(app, terminal_size=size, run_before=press)
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
-def test_picture_of_a_gpu_without_a_probe(snap_compare: Compare, size: tuple[int, int]) -> None:
-    stream = FakeLive()
-    stream.put(*(moment(second, gpu((40 + second) * GIB)) for second in range(40)))
-
-    async def press(pilot: Pilot[Any]) -> None:
-        await pilot.press("m")
-        await pilot.pause()
-
-    assert snap_compare(app_on(stream), terminal_size=size, run_before=press)
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
-def test_picture_of_the_segments(snap_compare: Compare, training: Training, size: tuple[int, int]) -> None:
-    app, press = pictured(training, "enter", answer=SegmentMap(segments(), is_cut=False, seconds=0.008))
     assert snap_compare(app, terminal_size=size, run_before=press)

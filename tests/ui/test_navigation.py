@@ -63,20 +63,7 @@ async def test_a_digit_opens_its_screen_from_everywhere(opening: list[str]) -> N
             assert kinds(app) == [OverviewScreen]
 
 
-async def test_a_text_field_takes_digits_and_letters_as_text() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await shown(pilot, stream)
-        await pilot.press("7", "ctrl+n", "1", "q", "S", NEXT, "5")
-        assert app.screen.query_one(TextArea).text == "1qS]5"
-        assert not app._exit
-        await pilot.click("#top", offset=(screen_lines(app)[0].index("6 Alerts") + 2, 0))
-        await pilot.pause()
-        assert kinds(app) == [OverviewScreen, AlertsScreen], "the top line works with the mouse"
-
-
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("width", [60, 80, 120])
 async def test_a_click_on_a_tab_opens_its_screen(width: int) -> None:
     stream = FakeLive()
@@ -91,27 +78,6 @@ async def test_a_click_on_a_tab_opens_its_screen(width: int) -> None:
 
 
 # The next GPU
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("opening", [[], ["enter"], ["3"]])
-async def test_brackets_go_through_the_gpus_in_place(opening: list[str]) -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await shown(pilot, stream, gpus=3)
-        keys = [device.key for device in machine(3).devices]
-        await pilot.press(*opening)
-        screen = app.screen
-        for key, number in ((NEXT, 1), (NEXT, 2), (NEXT, 0), (PREVIOUS, 2), (PREVIOUS, 1)):
-            await pilot.press(key)
-            await pilot.pause()
-            assert app.screen is screen
-            assert selected(app) == keys[number]
-        if opening:
-            assert "GPU 1" in screen_lines(app)[1]
-            await pilot.press("escape")
-            assert selected(app) == keys[1], "the cursor of the overview has followed"
 
 
 async def test_brackets_on_a_process_show_it_on_its_other_gpus() -> None:

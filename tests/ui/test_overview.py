@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from textual.events import Resize
 from textual.geometry import Size
-from textual.widgets import TextArea
 
 from gpumon.core.model import DeviceState
 from gpumon.core.problems import Problem, ProblemCode
@@ -39,20 +38,6 @@ async def test_no_driver_is_explained_and_gpumon_starts_once_there_is_one() -> N
         await pilot.pause()
         assert " ada " in screen_text(app)
         assert NO_DRIVER.reason not in screen_text(app)
-
-
-async def test_a_digit_is_text_where_text_is_typed() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        stream.put(builders.frame(devices=(builders.device(throttle_reasons=("hw_thermal_slowdown",)),)))
-        await pilot.pause()
-        assert "6 Alerts ●1" in screen_lines(app)[0]
-        await pilot.press("7", "ctrl+n", "6")
-        await pilot.pause()
-        assert "7 Explain" in screen_lines(app)[0]
-        assert "[6]" not in screen_text(app)
-        assert app.screen.query_one(TextArea).text == "6", "a digit is text here"
 
 
 async def test_a_driver_that_goes_away_leaves_the_rows_and_says_so() -> None:

@@ -2,26 +2,9 @@
 
 import re
 
-from gpumon.ui.screens.device import DeviceScreen
-from gpumon.ui.screens.overview import OverviewScreen
 from tests import builders
 from tests.frames import troubled
 from tests.ui.fakes import FakeLive, app_on, screen_lines, screen_text
-
-
-async def test_details_of_a_gpu_and_back() -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 60)) as pilot:
-        stream.put(troubled())
-        await pilot.press("down", "enter")
-        assert isinstance(app.screen, DeviceScreen)
-        shown = screen_text(app)
-        assert " GPU 1  H200  driver 580.95.05  LOST" in shown
-        assert re.search(r"State +lost +The GPU has fallen off the bus\.", shown)
-        assert re.search(r"GPU utilization +– ", shown)
-        await pilot.press("escape")
-        assert isinstance(app.screen, OverviewScreen)
 
 
 async def test_details_follow_their_gpu_by_uuid() -> None:
@@ -36,18 +19,6 @@ async def test_details_follow_their_gpu_by_uuid() -> None:
         await pilot.pause()
         assert " GPU 0 " in screen_text(app)
         assert re.search(r"Temperature +33 of ", screen_text(app))
-
-
-async def test_details_of_a_process() -> None:
-    command = "python " + "x" * 100
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 60)) as pilot:
-        stream.put(builders.frame(devices=(builders.device(0, processes=(builders.process(command=command),)),)))
-        await pilot.press("tab", "enter")
-        shown = screen_text(app)
-        assert " PID 4000 on GPU 0" in shown
-        assert sum(line.count("x") for line in shown.splitlines() if "xx" in line) == 100
 
 
 async def test_the_note_says_all_that_a_narrow_row_cannot() -> None:

@@ -242,22 +242,6 @@ async def test_root_confirms_twice_for_the_processes_of_others(child: subprocess
         assert await asyncio.to_thread(child.wait, 10) == -signal.SIGTERM
 
 
-async def test_read_only_offers_nothing_that_changes_a_process(child: subprocess.Popen[bytes]) -> None:
-    stream = FakeLive()
-    stream.start()
-    app = GpumonApp(stream, is_read_only=True)
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await opened(pilot, stream, host(real(child.pid)))
-        offered = {active.binding.id for active in app.screen.active_bindings.values()}
-        assert "processes.mark" in offered
-        assert not {"processes.signal", "workloads"} & offered
-        assert "5 Workloads" not in screen_lines(app)[0]
-        await pilot.press("K", "5")
-        await pilot.pause(0.2)
-        assert isinstance(app.screen, ProcessesScreen)
-        assert is_running(child.pid)
-
-
 # One process
 
 

@@ -8,7 +8,6 @@ from textual.pilot import Pilot
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.probe.messages import RequestKind, SegmentMap
 from gpumon.ui.screens.segments import SegmentsScreen
-from gpumon.ui.widgets.line_table import LineTable
 from tests.ui.fakes import screen_text
 from tests.ui.probing import PID, segments
 from tests.ui.training import Training
@@ -61,18 +60,3 @@ async def test_segments_that_were_cut_refused_or_that_do_not_come(training: Trai
         await pilot.pause()
         assert "! It has just answered." in screen_text(training.app)
         assert "6 segments" in screen_text(training.app), "what was there stays"
-
-
-async def test_rows_are_made_once_for_a_map_and_a_width(training: Training) -> None:
-    async with training.app.run_test(size=(120, 40)) as pilot:
-        screen = await opened_segments(training, pilot)
-        training.watcher.answer(SegmentMap(segments(), is_cut=False, seconds=0.0))
-        await pilot.pause()
-        table = screen.query_one("#segments", LineTable)
-        drawn = table.rows
-        training.app.drawing.draw()
-        assert table.rows is drawn
-        await pilot.resize_terminal(100, 40)
-        await pilot.pause()
-        assert len(table.rows) == len(drawn)
-        assert table.rows is not drawn

@@ -82,6 +82,7 @@ def other_users() -> Iterator[int]:
     child.wait()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not IS_INITIAL, reason="needs the initial PID namespace")
 def test_without_privileges_a_process_of_another_user_gets_no_signal(
     nvml_mock: NvmlMock, tmp_path: Path, other_users: int

@@ -213,7 +213,7 @@ async def test_the_chart_over_time() -> None:
         assert "(u: events axis)" in screen_text(app)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(20, 6), (40, 12), (300, 80)])
 async def test_every_size(size: tuple[int, int]) -> None:
     app = shown(real(), made())
@@ -249,7 +249,7 @@ def test_progress() -> None:
     assert progress_lines(Progress(0, 0, 0), 5)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 @pytest.mark.parametrize(
     ("name", "pressed"),

@@ -171,6 +171,7 @@ NOT_UTF8 = (b"\xe9x", b"\xff", b"\x80", b"\xf0\x9f", b"\xed\xa0\x80")
 NO_CHARACTER = (b"\x1b[1114112u", b"\x1b[99999999999999999999u", b"\x1b[:u")
 
 
+@pytest.mark.long
 def test_bytes_that_are_no_keys_do_nothing_and_the_mouse_is_left_to_the_terminal(environment: dict[str, str]) -> None:
     with Terminal([*GPUMON, "--no-mouse"], environment) as terminal:
         opened(terminal)
@@ -187,6 +188,7 @@ def test_bytes_that_are_no_keys_do_nothing_and_the_mouse_is_left_to_the_terminal
         assert not re.search(rb"\x1b\[\?(?:1000|1002|1003|1006|1015|1016)h", terminal.raw)
 
 
+@pytest.mark.long
 def test_a_paste_that_is_not_utf8_is_explained_and_ctrl_c_ends_the_help(environment: dict[str, str]) -> None:
     with Terminal(GPUMON, environment) as terminal:
         opened(terminal).send("7")
@@ -327,6 +329,7 @@ def test_ctrl_z_and_fg_in_a_shell(environment: dict[str, str]) -> None:
         terminal.wait_for("code 0")
 
 
+@pytest.mark.long
 def test_many_sizes_in_a_second(environment: dict[str, str]) -> None:
     sizes = [(3, 8), (5, 20), (24, 80), (50, 160)]
     with Terminal(GPUMON, environment) as terminal:
@@ -371,7 +374,7 @@ def test_half_a_terminal_is_refused(environment: dict[str, str], tmp_path: Path,
         assert "Traceback" not in said
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("term", ["TERM=dumb", "-u TERM"])
 def test_a_terminal_that_can_do_nothing_gets_text(environment: dict[str, str], term: str) -> None:
     with Terminal(["sh", "-c", f"env {term} {GPUMON[0]}"], environment) as terminal:
@@ -410,6 +413,7 @@ def hostile_pids() -> Iterator[list[int]]:
         process.wait()
 
 
+@pytest.mark.long
 def test_command_lines_are_inert_on_the_screen(nvml_mock: NvmlMock, hostile_pids: list[int]) -> None:
     environment = nvml_mock.environment(gpus=1, pids=hostile_pids, NVML_MOCK_PROCS="8")
     with Terminal(GPUMON, environment, rows=50, cols=200) as terminal:

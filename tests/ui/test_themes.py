@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from rich.color_triplet import ColorTriplet
 from textual.containers import VerticalScroll
-from textual.pilot import Pilot
 
 from gpumon.present.paint.line import SERIES_ROLES, Role
 from gpumon.present.palette import (
@@ -112,64 +111,6 @@ async def test_text_is_readable_in_every_role_on_every_background(theme: str) ->
         }
     assert {pair: ratio for pair, ratio in contrasts.items() if ratio < LEAST[theme]} == {}
     assert len(contrasts) == len(TEXT_ROLES) * 5
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("theme", COLORED)
-async def test_the_row_under_the_cursor_and_the_grid_stand_out(theme: str) -> None:
-    stream = FakeLive()
-    app = app_on(stream, theme)
-    async with app.run_test() as pilot:
-        stream.put(machine())
-        await pilot.press("question_mark")
-        await pilot.pause()
-        ground = dict(backgrounds(app))
-        assert contrast(ground["cursor"], ground["table"]) >= MIN_ROW_CONTRAST
-        assert contrast(ground["cursor"], ground["heading"]) >= MIN_ROW_CONTRAST
-        assert contrast(role_color(app, Role.GRID), ground["table"]) >= MIN_ROW_CONTRAST
-
-
-async def open_everything(pilot: Pilot[None]) -> None:
-    """Notifications over the screens whose widgets Textual draws."""
-    for severity in ("information", "warning", "error"):
-        pilot.app.notify(f"A notification: {severity}", severity=severity)
-    await pilot.pause()
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("theme", COLORED)
-@pytest.mark.parametrize(
-    "action",
-    [
-        *("", "help", "command_palette", "cost", "open_screen('explain')", "open_screen('workloads')"),
-        *("open_screen('alerts')", "open_screen('doctor')", "open_screen('memory')"),
-    ],
-)
-async def test_everything_on_a_screen_is_readable(theme: str, action: str) -> None:
-    stream = FakeLive()
-    app = app_on(stream, theme)
-    async with app.run_test(size=(120, 36)) as pilot:
-        stream.put(machine())
-        await pilot.pause()
-        if action:
-            await app.run_action(action)
-        await open_everything(pilot)
-        await pilot.pause(0.1)
-        grid = role_color(app, Role.GRID)
-        in_front = app.screen.query("#--container").first() if action == "command_palette" else app.screen
-        left, top, right, bottom = in_front.region.corners
-        low = set()
-        for strip in app.screen._compositor.render_strips()[top:bottom]:
-            for text, style, _ in strip.crop(left, right):
-                if not text.strip("\N{BOX DRAWINGS LIGHT HORIZONTAL}│ ▁▔▎▊█▌▐") or style is None or style.dim:
-                    continue
-                front, back = (
-                    triplet(style.color and style.color.triplet),
-                    triplet(style.bgcolor and style.bgcolor.triplet),
-                )
-                if front != grid and contrast(front, back) < MIN_TEXT_CONTRAST:
-                    low.add((text, style))
-    assert low == set()
 
 
 # Red-green blindness
@@ -284,6 +225,7 @@ def sent(nvml_mock: NvmlMock, **environment: str) -> bytes:
         return terminal.raw
 
 
+@pytest.mark.long
 def test_no_color_sends_no_color_but_bold_and_reversed_text(nvml_mock: NvmlMock) -> None:
     raw = sent(nvml_mock, NO_COLOR="1")
     assert colors_sent(raw) == set()

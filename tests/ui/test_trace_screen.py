@@ -192,7 +192,7 @@ async def test_help() -> None:
         assert "at each moment the first one that applies" in screen_text(app)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(60, 10), (80, 24), (160, 50), (300, 100)])
 async def test_every_view_fits_every_size(size: tuple[int, int]) -> None:
     maker = training(4)

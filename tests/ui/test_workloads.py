@@ -208,6 +208,7 @@ async def test_a_run_is_stopped_and_is_cancelled(tiny: Path) -> None:
         await until(pilot, lambda: not entry.child.running)
 
 
+@pytest.mark.long
 async def test_one_workload_at_a_time_on_a_device(tiny: Path) -> None:
     app = app_on(FakeLive())
     async with app.run_test(size=(100, 40)) as pilot:
@@ -244,18 +245,6 @@ async def test_leaving_gpumon_stops_what_runs(tiny: Path) -> None:
         await pilot.press("q", "tab", "enter")
         assert time.monotonic() - began < PATIENCE_SECONDS
     assert entry.child.wait(PATIENCE_SECONDS)
-
-
-async def test_the_overview_says_that_a_workload_runs(tiny: Path) -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 24)) as pilot:
-        stream.put(machine())
-        await start_tiny(pilot)
-        await pilot.press("escape", "escape")
-        await seen(pilot, "5 Workloads ▶1")
-        say(tiny, "1")
-        await until(pilot, lambda: "▶1" not in screen_text(app))
 
 
 async def test_an_interpreter_typed_in_is_looked_at_before_the_start(tiny: Path) -> None:
@@ -382,17 +371,6 @@ async def test_gpus_of_another_machine_are_never_offered(stream: FakeStream) -> 
         assert "Only the CPU: GPUs are available while gpumon shows this host live" in screen_text(app)
 
 
-@pytest.mark.usefixtures("shelf")
-async def test_a_workload_that_needs_a_gpu_says_so() -> None:
-    app = app_on(FakeLive())
-    async with app.run_test(size=(100, 40)) as pilot:
-        form = await open_form(pilot, "oom")
-        assert "CPU  not possible: The CPU has no allocator to show." in screen_text(app)
-        await pilot.press("f5")
-        assert isinstance(app.screen, WorkloadForm)
-        assert form._targets == []
-
-
 # Confirmation
 
 
@@ -404,29 +382,6 @@ async def app_that_asks(pilot: Pilot[Any], stream: FakeStream, frame: Frame) -> 
     app_of(pilot).session.workloads.registry.runs = [waiting]
     pilot.app.post_message(RunsChanged())
     await pilot.pause()
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize(
-    ("keys", "begins"), [(["tab", "enter"], True), (["y", "n", "down", "up", "enter"], False), (["escape"], False)]
-)
-async def test_it_asks_before_it_works_beside_others(keys: list[str], begins: bool) -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(100, 30)) as pilot:
-        await app_that_asks(pilot, stream, machine(2))
-        (entry,) = app.session.workloads.registry.runs
-        await until(pilot, lambda: isinstance(app.screen, ConfirmStartDialog), "the question")
-        text = screen_text(app)
-        assert "GPU 0 is in use by 1 other process:" in text
-        assert "GPU 0  ada  PID 4000  holds 69.3 GiB" in text
-        assert "python train.py --config large.yaml" in text
-        assert "12.0 GiB of GPU memory, about 20 s" in text
-        await pilot.press(*keys)
-        await pilot.pause()
-        assert isinstance(app.screen, OverviewScreen)
-        assert (entry.state.began_seconds is not None) is begins
-        assert entry.is_stopping is not begins
 
 
 # The run
@@ -516,7 +471,7 @@ async def test_why_a_workload_is_not_supported_is_shown_once(reason: str, times:
         assert screen_text(app).count("fp8") == times, "one line at the top, and the rest of a longer one in the result"
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize("size", [(80, 24), (160, 50), (60, 10), (20, 5), (8, 3), (300, 100)])
 async def test_every_screen_in_every_size(size: tuple[int, int]) -> None:
@@ -589,7 +544,7 @@ def pictured(*entries: Any) -> GpumonApp:  # noqa: ANN401
     return app
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 @pytest.mark.parametrize("screen", ["list", "form", "run", "result"])
