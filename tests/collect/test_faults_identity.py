@@ -49,7 +49,7 @@ def rows(lines: list[str]) -> list[int]:
     return [int(match[1]) for match in matches if match]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @pytest.mark.parametrize("garbage", ["name", "emptyname", "longname", "esc", "uuid"])
 async def test_hostile_names_change_neither_keys_nor_layout(live: Live, garbage: str) -> None:
     frame = live(fault=f"garbage:{garbage}:1,garbage:{garbage}:2").until(all_ok(3))

@@ -238,6 +238,7 @@ async def test_probes_are_looked_for_late_asked_often_while_shown_and_closed(tra
 # History
 
 
+@pytest.mark.long
 async def test_the_course_marks_the_peak_retries_and_out_of_memory(training: Training) -> None:
     async with training.app.run_test(size=(160, 50)) as pilot:
         await training.open(pilot, SECONDS)
