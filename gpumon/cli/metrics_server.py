@@ -1,8 +1,8 @@
 """The HTTP server of the exporter: a page of metrics, with optional TLS and basic authentication.
 
 Clients are not trusted. Each has a thread, which the loop that accepts connections ends by shutting its socket down:
-when its time is over, or to make room for a new client. A scrape sends its request at once, so that it is never the
-oldest client that still has to send one, however many slow clients there are.
+when its time is over, or to make room for a new client. A scrape sends its request at once, TLS included, so that it
+is not the oldest client that still has to send one, however many slow clients there are.
 """
 
 import base64
@@ -33,6 +33,8 @@ REQUEST_SECONDS: Final = 10.0
 MAX_CONNECTIONS: Final = 64
 """At most half of the descriptors that the process may open."""
 MAX_CONNECTIONS_PER_ADDRESS: Final = 32
+_HANDSHAKE_SECONDS: Final = 0.05
+"""Every client has this long to send its request, TLS included, however many come; 4,096 are accepted in 6 s."""
 _REQUEST_BYTES: Final = 64 << 10
 _WAITING_CONNECTIONS: Final = 4096
 """Connections that the kernel keeps until they are accepted; it uses net.core.somaxconn if that is lower."""
@@ -282,8 +284,9 @@ class MetricsServer(ThreadingHTTPServer):
         """Answer in a thread, and end another connection if there are too many."""
         with self._lock:
             self._clients[request] = _Client(client_address[0], time.monotonic())
-            self._make_room(client_address[0])
         super().process_request(request, client_address)
+        while (seconds := self._make_room(client_address[0])) > 0:
+            time.sleep(seconds)
 
     def service_actions(self) -> None:
         """End every connection whose time is over; called after each connection, and at least twice a second."""
@@ -299,16 +302,25 @@ class MetricsServer(ThreadingHTTPServer):
             self._clients.pop(request, None)
         super().shutdown_request(request)
 
-    def _make_room(self, address: str) -> None:
-        """End a connection if there are too many: of the address with the most, the oldest one whose client is slow."""
-        counts = Counter(client.address for client in self._clients.values())
-        if len(self._clients) > self._max_clients:
-            waiting = [connection for connection, client in self._clients.items() if not client.is_answered]
-        elif counts[address] > MAX_CONNECTIONS_PER_ADDRESS:
-            waiting = [known for known, c in self._clients.items() if c.address == address and not c.is_answered]
-        else:
-            return
-        self._end(max(waiting, key=lambda connection: counts[self._clients[connection].address]))
+    def _make_room(self, address: str) -> float:
+        """End a connection if there are too many: of the address with the most, the oldest one whose client is slow.
+
+        Returns how many seconds that one still has to send its request, or 0.
+        """
+        with self._lock:
+            counts = Counter(client.address for client in self._clients.values())
+            waiting = [known for known, client in self._clients.items() if not client.is_answered]
+            if len(self._clients) <= self._max_clients:
+                if counts[address] <= MAX_CONNECTIONS_PER_ADDRESS:
+                    return 0.0
+                waiting = [known for known in waiting if self._clients[known].address == address]
+            if not waiting:
+                return 0.0
+            surplus = max(waiting, key=lambda connection: counts[self._clients[connection].address])
+            seconds = self._clients[surplus].accepted + _HANDSHAKE_SECONDS - time.monotonic()
+            if seconds <= 0:
+                self._end(surplus)
+            return max(seconds, 0.0)
 
     def _end(self, connection: socket.socket) -> None:
         """End a connection: its thread, wherever it waits, gets an error and closes it."""

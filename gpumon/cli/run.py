@@ -36,7 +36,7 @@ def workloads(name: str | None, code: bool, as_json: bool) -> None:
     show_default="cuda:0; cpu on a host without a GPU",
     metavar="DEVICE",
     envvar=("GPUMON_RUN_GPU", "GPUMON_RUN_DEVICE"),
-    help="cpu, cuda:N in CUDA's order, cuda:all, or an index, a range or a UUID of nvidia-smi; can be given "
+    help="cpu, cuda:N in CUDA's order, cuda:all, or an index (3), an instance (3:0), a range or a UUID; can be given "
     "several times.",
 )
 @options("run")

@@ -81,7 +81,8 @@ def _properties(device: Device, steps: Steps, mig_instances: int) -> DevicePrope
         problems["core_count"] = _UNKNOWN_CORES if missing is None else _reason(missing, problems, device)
     for name in PROPERTY_NAMES:
         if name in values and values[name] is None:
-            problems[name] = _reason(name, problems, device)
+            is_by_sm = name == "peak_operations_per_second" and values["sm_count"] is None
+            problems[name] = _reason("sm_count" if is_by_sm else name, problems, device)
     return DeviceProperties(device.index, **values, mig_instances=mig_instances, problems=problems)
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gpumon.core.model import DeviceState, Frame
+from gpumon.core.model import Frame
 from gpumon.health.checks import Check, Status, verdict
+from gpumon.health.doctor.devices import is_responding
 from gpumon.health.doctor.facts import ANYTHING, Expected
 from gpumon.health.doctor.rules import NODE_CHECKS, NODE_CHECKS_WITH_CUDA, NODE_WORKLOADS
 from gpumon.operations.doctor.examination import DoctorOptions, Examination
@@ -86,7 +87,7 @@ def summary_line(result: NodeResult, expected: Expected) -> str:
     """The one line of a Nagios plugin: ``OK - 8/8 NVIDIA H200, 27 checks``, or what is wrong, the worst first."""
     word = {Status.FAIL: "CRITICAL", Status.WARN: "WARNING"}.get(verdict(result.checks), "OK")
     devices = result.frame.gpus if result.frame is not None else ()
-    responding = [device for device in devices if device.state is DeviceState.OK]
+    responding = [device for device in devices if is_responding(device)]
     total = len(devices) if expected.gpus is None else expected.gpus
     names = "/".join(sorted({device.name or "unknown" for device in responding})) or "GPUs"
     wrong = [check for status in (Status.FAIL, Status.WARN) for check in result.checks if check.status is status]

@@ -118,7 +118,7 @@ class JobRegistry:
         """What the alerts report: the jobs that have hung for long enough."""
         for report in self._state.reports:
             if self._hangs(report) and report.verdict is not None:
-                yield None, hang_finding(_title(report), report.verdict)
+                yield None, hang_finding(report.title, report.verdict)
 
     def _read_when_due(self, frame: Frame) -> None:
         if self._is_reading or frame.monotonic_seconds < (self._next_at or 0.0):
@@ -170,15 +170,10 @@ class JobRegistry:
         for key, report in hanging.items():
             if key not in self._rung:
                 self._rung[key] = None
-                self.ring(f"{_title(report)} hangs: {report.headline}")
+                self.ring(f"{report.title} hangs: {report.headline}")
         while len(self._rung) > _MAX_RUNG:
             del self._rung[next(iter(self._rung))]
 
     def _hangs(self, report: TrainingJobReport) -> bool:
         verdict = report.verdict
         return verdict is not None and verdict.is_hang and (verdict.since_seconds or 0.0) >= self._hang_seconds
-
-
-def _title(report: TrainingJobReport) -> str:
-    """A job in a few words."""
-    return f"{report.name} of {report.user} ({report.short_id})"

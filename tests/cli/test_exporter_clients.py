@@ -79,8 +79,10 @@ def test_an_address_loses_its_oldest_slow_client_and_keeps_those_that_wait_for_a
         try:
             asked.send(b"GET /metrics HTTP/1.0\r\n\r\n")
             time.sleep(0.1)
+            began = time.monotonic()
             oldest, *others = [connect() for _ in range(MAX_CONNECTIONS_PER_ADDRESS)]
             assert is_ended(oldest)
+            assert time.monotonic() - began > 0.05, "time for a handshake of TLS"
             assert not is_ended(others[0], 0.1)
             assert asked.recv(12) == b"HTTP/1.0 200"
         finally:

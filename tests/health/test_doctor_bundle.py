@@ -69,6 +69,7 @@ def bundle(tmp_path: Path, result: Facts) -> tuple[str, Removed]:
         ("pip: jdoe:hunter2@pypi.corp.example.com/simple", "pip: <secret>@<host 1>/simple"),
         ("proxy=jdoe:p@55@proxy:3128 image:tag@sha256:ab12", "proxy=<secret>@<host 1>:3128 image:tag@sha256:ab12"),
         ("https://hunter2@github.com/x?sig=hunter2", "https://<secret>@github.com/x?sig=<secret>"),
+        ("https://hooks.slack.com/services/T1/B2/hunter2", "https://<host 1>/<secret>"),
         ("t.py --token hunter2 --api-key=hunter2 --x 3", "t.py --token <secret> --api-key=<secret> --x 3"),
         ('["--hf-token", "hunter2", "--tokens", "5"]', '["--hf-token", "<secret>", "--tokens", "5"]'),
         ("WANDB_API_KEY=hunter2 x", "WANDB_API_KEY=<secret> x"),

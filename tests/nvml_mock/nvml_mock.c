@@ -415,7 +415,7 @@ out:
 /* ---------------------------------------------------------------------------- synthetic values */
 static double wave(int dev, double period, double phase) { return sin(2 * M_PI * rel() / period + dev * 0.9 + phase); }
 static double util_of(int d) { if (g_idle) return 0; if (g_copies) return 100; double u = 62 + 34 * wave(d, 24, 0) + 6 * wave(d, 7, 1); return u < 0 ? 0 : u > 100 ? 100 : u; }
-static double temp_of(int d) { return g_idle ? 28 + d % 5 : 44 + d % 5 + 14 * (wave(d, 60, -0.6) + 1); }
+static double temp_of(int d) { return wrong("warm", d) ? 88 : g_idle ? 28 + d % 5 : 44 + d % 5 + 14 * (wave(d, 60, -0.6) + 1); }
 static double powr_of(int d) { return g_idle ? 72 + d % 7 : 110 + 5.4 * util_of(d); } /* watts */
 static double energy_of(int d) { /* mJ since 'boot', monotonic */
     double w = 2 * M_PI / 24, t = rel();
@@ -781,7 +781,7 @@ static void fv(nvmlFieldValue_t *f, int d) {
     fault_t *down = id == 164 || id == 165 ? find_fault("linkdown", NULL, d) : NULL;
     if (down && f->scopeId == (u32)down->value) return;
     switch (id) {
-    case 29: case 30: case 31: if (g_cc[0] >= 8) f->nvmlReturn = NVML_ERROR_NOT_SUPPORTED; else f->value.uiVal = id == 31 ? 0 : 31 - id; return; /* RETIRED_* */
+    case 29: case 30: case 31: if (g_cc[0] >= 8) f->nvmlReturn = NVML_ERROR_NOT_SUPPORTED; else f->value.uiVal = id == 31 ? (u32)wrong("pages", d) : 31 - id; return; /* RETIRED_* */
     case 82: f->value.uiVal = (u32)(temp_of(d) + 8); return;                                            /* MEMORY_TEMP */
     case 83: case 191: f->valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG; f->value.ullVal = (u64)energy_of(d); return;
     case 90: f->nvmlReturn = NVML_ERROR_NOT_SUPPORTED; return;                                          /* as an H200 does */

@@ -199,8 +199,8 @@ def test_four_thousand_ranks(tmp_path: Path) -> None:
         content["pg_config"]["0"]["ranks"] = members
         content["entries"] = content["entries"][:1] * 55 + content["entries"]
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(content, 2))
-    began = time.process_time() + sum(os.times()[2:4])
+    began, before = time.process_time() + sum(os.times()[2:4]), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     verdict = report_hang([tmp_path]).verdict
     assert (verdict.rank, len(verdict.waiting_ranks)) == (1234, world - 1)
     assert time.process_time() + sum(os.times()[2:4]) - began < 20  # CPU of two cores for ten seconds
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 200 << 10
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss <= max(before, 200 << 10)

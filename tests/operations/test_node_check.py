@@ -63,6 +63,7 @@ def _xid(root: Path) -> None:
 
 FAULTS = (
     Fault("gpu.answers", Status.FAIL, "lost:1"),
+    Fault("gpu.answers", Status.FAIL, "timeout:1"),
     Fault("gpu.alike", Status.WARN, "linkdown:1=5"),
     Fault("gpu.leftovers", Status.WARN, variables={"NVML_MOCK_PIDS": str(os.getpid())}),
     Fault("gpu.alike", Status.WARN, "narrow:1"),
@@ -79,6 +80,8 @@ FAULTS = (
     Fault("gpu.compute_mode", Status.FAIL, "wrong:prohibited:4"),
     Fault("gpu.slowdown", Status.WARN, "wrong:hot:5"),
     Fault("gpu.slowdown", Status.WARN, "wrong:brake:5"),
+    Fault("gpu.slowdown", Status.WARN, "wrong:warm:5"),
+    Fault("gpu.row_remap", Status.WARN, "wrong:pages:5", variables={"NVML_MOCK_CC": "7.0"}),
     Fault("gpu.alike", Status.WARN, "wrong:cap:6"),
     Fault("gpu.unowned_memory", Status.WARN, "wrong:leak:7"),
     Fault("driver.nvml", Status.FAIL, "init:18"),

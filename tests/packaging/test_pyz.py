@@ -128,6 +128,10 @@ def test_recipes_name_the_port_and_version_of_the_code() -> None:
     required = re.findall(r'^  ["\']([\w-]+)[=><]', project, re.MULTILINE)
     assert len(required) >= 7
     assert {name for name in required if f"- {name} " not in recipe} == set()
+    flake = (ROOT / "flake.nix").read_text()
+    assert {name for name in required if name.replace("_", "-") not in flake} <= {"tomli"}, "nixpkgs has Python 3.11"
+    (textual,) = re.findall(r'version = "([0-9.]+)"', flake)
+    assert f"textual=={textual}" in project
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")

@@ -105,6 +105,19 @@ async def test_a_rank_has_a_row_below_the_verdict(size: tuple[int, int]) -> None
         assert app.screen.query("#jobs")
 
 
+async def test_a_hang_is_shown_on_the_pages_of_the_gpus_of_its_job_alone() -> None:
+    app = app_on(stream := FakeLive())
+    ranks = tuple(rank for rank in HANGING.ranks if rank.gpus[:1] == HANGING.gpus[1:2])
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shown(pilot, stream, replace(HANGING, ranks=ranks))
+        await tick(pilot, stream, 102.0)
+        await pilot.press("1", "home", "enter")
+        assert "hangs" not in screen_text(app)
+        await pilot.press("]")
+        await pilot.pause()
+        assert "hangs" in screen_text(app)
+
+
 @pytest.mark.parametrize(("key", "screen"), [("enter", ProcessScreen), ("w", WhyScreen)])
 async def test_keys_of_a_rank_open_its_process_and_why_it_is_slow(key: str, screen: type[Screen[Any]]) -> None:
     app = app_on(stream := FakeLive())

@@ -13,7 +13,7 @@ from gpumon.health.alerts.errors import xid_action, xid_severity
 from gpumon.health.alerts.links import link_text
 from gpumon.health.alerts.rule import ALERT_TEXTS
 from gpumon.health.alerts.rules import XID_SEARCH
-from gpumon.health.alerts.thermal import clock_text, is_clock_low
+from gpumon.health.alerts.thermal import clock_text, is_clock_low, is_near_slowdown
 from gpumon.health.checks import CheckResult, fail, ok, skip, warn
 from gpumon.health.doctor.check import DoctorCheck, Gpus, gpus_text, joined
 from gpumon.health.doctor.facts import DriverFiles, Environment, KernelErrors
@@ -25,8 +25,16 @@ _REPLACE: Final = "Take the GPU out of service and have the board replaced."
 _RESET_CLOCKS: Final = "To reset the clocks to their defaults: sudo nvidia-smi -rgc and sudo nvidia-smi -rac."
 _DEFAULT_MODE: Final = "To allow all processes again: sudo nvidia-smi -c DEFAULT."
 _HOLDER_FIX: Final = ALERT_TEXTS["memory_unattributed"].action
+_HOT_FIX: Final = ALERT_TEXTS["temperature_high"].action
 _SLOT_FIX: Final = ALERT_TEXTS["pcie_degraded"].action
 _NOT_REPORTED: Final = "The GPUs or their driver do not report this."
+
+
+def is_responding(device: Device) -> bool:
+    """Whether the driver knows a GPU and reads something from it; calls may fail without a sign that it is lost."""
+    return device.state is DeviceState.OK and (
+        device.name is not None or any(device.get(metric) is not None for metric in device.readings)
+    )
 
 
 def responding(frame: Frame) -> CheckResult:
@@ -34,12 +42,17 @@ def responding(frame: Frame) -> CheckResult:
     problem = frame.problems.get("driver")
     if problem is not None or not frame.gpus:
         return skip(problem.reason if problem else "The driver reports no GPU.")
-    silent = [device for device in frame.gpus if device.state is not DeviceState.OK]
+    silent = [device for device in frame.gpus if not is_responding(device)]
     if not silent:
         names = sorted({device.name or "unknown name" for device in frame.gpus})
         return ok(f"{counted(len(frame.gpus), 'GPU')}: {', '.join(names)}")
-    states = ", ".join(f"{gpus_text([device])} is {device.state.value}" for device in silent)
-    problems = [problem for device in silent if (problem := device.problems.get("state")) is not None]
+    states = ", ".join(
+        f"{gpus_text([device])} {'reports nothing' if device.state is DeviceState.OK else f'is {device.state.value}'}"
+        for device in silent
+    )
+    problems = [
+        problem for device in silent if (problem := device.problems.get("state") or device.problems.get("name"))
+    ]
     return fail(
         joined((f"{states}.", *(problem.reason for problem in problems))),
         joined(problem.remedy for problem in problems) or XID_SEARCH,
@@ -71,15 +84,23 @@ def ecc(gpus: Gpus) -> CheckResult:
     return _ok_where_known(gpus.devices, lambda device: device.ecc_mode is not None, text)
 
 
+_REPAIRS: Final = {
+    "remapped_rows_pending": "Remapping a bad row of memory",
+    "retired_pages_pending": "Retiring a bad page of memory",  # before Ampere
+}
+
+
 def row_remapping(gpus: Gpus) -> CheckResult:
-    """No memory row needs to be remapped."""
+    """No memory row needs to be remapped, and no page to be retired."""
     failed = [device for device in gpus.devices if device.get("remapped_rows_failure")]
     if failed:
         return fail(f"Remapping a bad row of memory failed: {gpus_text(failed)}.", _REPLACE)
-    pending = [device for device in gpus.devices if device.get("remapped_rows_pending")]
-    if pending:
-        return warn(f"Remapping a bad row of memory needs a reset: {gpus_text(pending)}.", _RESET)
-    return _ok_where_known(gpus.devices, lambda device: device.get("remapped_rows_pending") is not None, "none pending")
+    for metric, repair in _REPAIRS.items():
+        pending = [device for device in gpus.devices if device.get(metric)]
+        if pending:
+            return warn(f"{repair} needs a reset: {gpus_text(pending)}.", _RESET)
+    known = (metric for device in gpus.devices for metric in _REPAIRS if device.get(metric) is not None)
+    return ok("none pending") if any(known) else skip(_NOT_REPORTED)
 
 
 def xids(errors: KernelErrors) -> CheckResult:
@@ -116,12 +137,16 @@ def pcie(gpus: Gpus) -> CheckResult:
 
 
 def throttling(gpus: Gpus) -> CheckResult:
-    """Neither heat nor the power supply throttles a GPU."""
+    """Neither heat nor the power supply throttles a GPU, or is about to."""
     known = [device for device in gpus.devices if device.throttle_reasons is not None]
     for reason in (THROTTLE_REASONS[name] for name in THROTTLE_REASONS if name in FAULT_REASONS):
         throttled = [device for device in known if reason.id in (device.throttle_reasons or ())]
         if throttled:
             return warn(f"{gpus_text(throttled)} throttled by {reason.fault}.", reason.fix)
+    hot = [device for device in gpus.devices if is_near_slowdown(device, _THRESHOLDS)]
+    if hot:
+        degrees = hot[0].get("temperature_celsius")
+        return warn(f"{gpus_text(hot)} near the slowdown temperature: {degrees:.0f} °C.", _HOT_FIX)
     capped = [device for device in known if POWER_CAP in (device.throttle_reasons or ())]
     text = f"none; {gpus_text(capped)} at the power limit, which is normal under full load" if capped else "none"
     return ok(text) if known else skip(_NOT_REPORTED)

@@ -6,12 +6,12 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gpumon.core.device_use import computing_processes
-from gpumon.core.model import DeviceState, Frame
+from gpumon.core.model import Frame
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.units import counted
 from gpumon.health.checks import Check, CheckResult, fail, ok, skip, warn
 from gpumon.health.doctor.check import DoctorCheck, Facts, Gpus, gpus_text
-from gpumon.health.doctor.devices import DEVICE_CHECKS
+from gpumon.health.doctor.devices import DEVICE_CHECKS, is_responding
 from gpumon.health.doctor.driver import DRIVER_CHECKS, fabric_manager
 from gpumon.health.doctor.environment import ENVIRONMENT_CHECKS
 from gpumon.health.doctor.facts import CudaStart, DriverFiles, Environment, Expected, Pythons
@@ -45,7 +45,7 @@ _NOT_STARTED: Final = Problem(ProblemCode.NOT_READ, "CUDA is started from level 
 
 def count(frame: Frame, expected: Expected) -> CheckResult:
     """As many GPUs respond as are expected."""
-    number = sum(device.state is DeviceState.OK for device in frame.gpus)
+    number = sum(map(is_responding, frame.gpus))
     if expected.gpus is None:
         return ok(counted(number, "GPU")) if number else fail("No GPU responds.", "See gpumon doctor.")
     if number == expected.gpus:

@@ -48,6 +48,7 @@ _SECRETS: Final = (
         rf"""{_CONFIDENTIAL})(?![a-z])[\w-]*(?:[ =]|\\?["'],\s*)\\?["']?)(?![<-]){_VALUE}"""
     ),
     re.compile(r"([?&](?:sig|key|code)=)[^\s&\"'<]+"),
+    re.compile(r"(://[^\s\"'<]*hooks?[^\s/\"'<]*/)[^\s\"'<]+"),
     re.compile(rf"(?<!\S)(-u )\S+:{_VALUE}"),
 )
 """Secrets; the first group, if there is one, stays."""

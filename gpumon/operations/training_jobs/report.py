@@ -160,6 +160,11 @@ class TrainingJobReport:
         return next(iter(words), "")
 
     @property
+    def title(self) -> str:
+        """The job in a few words."""
+        return f"{self.name} of {self.user} ({self.short_id})"
+
+    @property
     def gpus(self) -> tuple[RankGpu, ...]:
         """The GPUs of all ranks, each once."""
         return tuple(dict.fromkeys(gpu for rank in self.ranks for gpu in rank.gpus))

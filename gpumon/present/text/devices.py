@@ -1,5 +1,6 @@
 """The hardware of all GPUs as lines: each kind of GPU once, then the GPUs of that kind."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -86,7 +87,8 @@ def reference_lines(width: int) -> list[Line]:
 def _rows(kind: DeviceProperties, measured: Mapping[str, float]) -> Iterator[tuple[str, str]]:
     """Label and value of each property."""
     yield "Compute capability", kind.compute_capability or MISSING
-    yield "SMs", f"{count_text(kind.sm_count)} ({count_text(kind.core_count)} FP32 cores)"
+    cores = f" ({count_text(kind.core_count)} FP32 cores)" if kind.core_count is not None else ""
+    yield "SMs", f"{count_text(kind.sm_count)}{cores}"
     yield "Threads", f"warps of {count_text(kind.warp_size)}, {count_text(kind.max_threads_per_sm)} per SM"
     yield "Registers per SM", count_text(kind.registers_per_sm)
     block, optin = kind.shared_memory_per_block_bytes, kind.shared_memory_per_block_optin_bytes
@@ -115,3 +117,5 @@ def _rows(kind: DeviceProperties, measured: Mapping[str, float]) -> Iterator[tup
     yield "PCIe", f"generation {count_text(kind.pcie_generation_max)}, {count_text(kind.pcie_width_max)} lanes"
     instances = f", {kind.mig_instances} MIG devices" if kind.mig_instances else ""
     yield "MIG", f"{kind.mig_mode or MISSING}{instances}"
+    reasons = Counter(problem.reason for problem in kind.problems.values())
+    yield from (("Not known", reason) for reason, count in reasons.most_common(1) if count > 1)

@@ -158,10 +158,17 @@ A GPU OVER TIME
         return self.time_view.window(state.frame.monotonic_seconds, first, columns, state.store.history_seconds)
 
     def _banner(self, state: ViewState) -> list[Line]:
-        """Alerts of this GPU, and those that are not about a single GPU."""
+        """Alerts of this GPU, and those that are not about other GPUs or a job on them."""
         if self.size.height < _MIN_HEIGHT_FOR_BANNER:
             return []
-        alerts = [alert for alert in state.alerts if alert.device_key in {None, self.key}]
+        label = None if self._device is None else self._device.label
+        gpus_of_jobs = {job.title: {gpu.label for gpu in job.gpus} for job in state.jobs.reports}
+        elsewhere = {title for title, labels in gpus_of_jobs.items() if labels and label not in labels}
+        alerts = [
+            alert
+            for alert in state.alerts
+            if alert.device_key == self.key or (alert.device_key is None and alert.subject not in elsewhere)
+        ]
         return banner(alerts, self.size.width, _MAX_BANNER_LINES, state.frame.time_seconds)
 
     def action_save(self) -> None:
