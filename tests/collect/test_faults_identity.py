@@ -99,7 +99,7 @@ def test_gpus_that_go_and_come_back_keep_their_histories(live: Live) -> None:
     assert watched.stream.replaced == 0
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("gpus", [16, 64, 256])
 async def test_many_gpus_scroll_and_are_there_soon(live: Live, gpus: int) -> None:
     began = time.monotonic()

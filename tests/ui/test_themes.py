@@ -232,6 +232,7 @@ def test_no_color_sends_no_color_but_bold_and_reversed_text(nvml_mock: NvmlMock)
     assert {b"1", b"2", b"7"} <= codes, "bold, dim, and a cursor that is visible"
 
 
+@pytest.mark.long
 async def test_the_selected_command_is_reversed_without_colors() -> None:
     stream = FakeLive()
     app = app_on(stream, MONO)
