@@ -100,6 +100,7 @@ def test_an_answer_with_escape_sequences_is_not_printed(nvml_mock: NvmlMock) -> 
         assert done.result().returncode == 3
 
 
+@pytest.mark.long
 def test_without_a_driver_it_serves_that(nvml_mock: NvmlMock) -> None:
     with exporting(env=nvml_mock.environment_without_library()) as (_, url):
         assert values(read(url), "gpumon_up") == [0.0]

@@ -247,6 +247,7 @@ def shown(pairs: int, factor: float) -> int:
     return sum(item is not None and not item.low <= 0.0 <= item.high for item in changes)
 
 
+@pytest.mark.long
 def test_equal_runs_are_seldom_called_different_and_others_are() -> None:
     assert shown(15, 1.0) <= 2
     assert shown(15, 1.03) >= 10

@@ -182,6 +182,7 @@ async def run_command(pilot: Pilot[Any], name: str) -> None:
     await pilot.pause(0.1)
 
 
+@pytest.mark.long
 async def test_the_palette_has_each_action_that_applies_once() -> None:
     stream = FakeRecording()
     app = app_on(stream)

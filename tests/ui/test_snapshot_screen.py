@@ -255,7 +255,7 @@ def test_progress() -> None:
     assert progress_lines(Progress(0, 0, 0), 5)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 @pytest.mark.parametrize(
     ("name", "pressed"),
