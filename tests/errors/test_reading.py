@@ -176,3 +176,17 @@ def test_the_work_of_a_large_log_is_bounded() -> None:
     assert isinstance(reading, LogReading)
     assert len(reading.open) == 0
     assert len(reading.notices) < 1000
+
+
+@pytest.mark.parametrize(
+    "stamp", ["[2026-03-04 10:20:30] ", "2026-03-04 10:20:30,123 - ", "[04/Mar/2026 10:20:30] ", "03-04 10:20:30 | "]
+)
+def test_a_timestamp_may_stand_before_an_error(stamp: str) -> None:
+    assert root_text(f"{stamp}train.py: error: unrecognized arguments: --lr").startswith("train.py: error: unrec")
+    assert root_text(traceback("ValueError: bad", prefix=stamp)) == "ValueError: bad"
+
+
+def test_a_notice_is_a_hint_only_with_evidence() -> None:
+    warned = "[W socket.cpp:601] [c10d] The IPv6 network addresses of (node1, 29500) cannot be retrieved\n"
+    other = answer(warned + traceback("ValueError: bad"))
+    assert other.otherwise is None or "may be the reason" not in other.otherwise.text
