@@ -195,7 +195,9 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
     """What the first failure goes back to, and whether that was decided by the kind of an error."""
     root = _root_of_chain(first, failures)
     following = (item for item in failures if item is not root and follows(root, item))
-    named = next((item for item in following if root.rank is None or _rank_of(item, failures) in {None, root.rank}), None)
+    named = next(
+        (item for item in following if root.rank is None or _rank_of(item, failures) in {None, root.rank}), None
+    )
     if named is not None:
         return named, True
     for other in failures:
@@ -305,7 +307,8 @@ def may_lead_to(notice: Match, root: LogFailure) -> bool:
     told = LogFailure(FailureKind.KNOWN, notice.line, notice.text, notice.rank, matches=(notice,))
     package = "" if root.raised is None or len(root.raised.package) < _MIN_OBJECT else root.raised.package
     is_named = _is_about_the_same(root, told) or (bool(package) and package in notice.text)
-    return notice.error.is_leading or (_are_of_one_rank(told, root) and is_named)
+    is_later = notice.error.is_leading and not notice.error.is_echo
+    return is_later or (_are_of_one_rank(told, root) and is_named)
 
 
 def _is_about_the_same(failure: LogFailure, earlier: LogFailure) -> bool:
