@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from textual._compositor import Compositor, LayoutUpdate
+from textual.app import App
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 
@@ -35,17 +36,26 @@ def stylesheets_parsed_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def draw_all() -> Iterator[DrawAll]:
-    """Leaves out complete drawings: there is no terminal, and tests draw what they read. Returns what draws one."""
-    draw = Compositor.render_full_update
+    """Leaves out complete drawings that are not for a picture: there is no terminal. Returns what draws one."""
+    draw, export = Compositor.render_full_update, App.export_screenshot
+    pictures: list[str] = []
 
     def draw_if_read(self: Compositor, simplify: bool = False) -> LayoutUpdate | None:
-        if simplify:
+        if simplify or pictures:
             return draw(self, simplify)
         self._dirty_regions.clear()
         return None
 
+    def export_drawn(self: App[Any], *, title: str | None = None, simplify: bool = False) -> str:
+        pictures.append("")
+        try:
+            return export(self, title=title, simplify=simplify)
+        finally:
+            pictures.pop()
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Compositor, "render_full_update", draw_if_read)
+        patch.setattr(App, "export_screenshot", export_drawn)
         yield draw
 
 
