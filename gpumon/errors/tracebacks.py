@@ -360,7 +360,7 @@ def _bare_exceptions(
         near = range(last_end, min(rows.of_rank(row).stop, last_end + _MAX_STACK_LINES))  # innermost frame first
         if not match["fatal"]:  # an error of syntax has its place above it
             near = range(row - 1, max(rows.of_rank(row).start, row - _LINES_OF_PLACE) - 1, -1)
-        near = () if row in mixed else near
+        near = range(0) if row in mixed else near
         frames = [frame for other in near if (frame := _frame(rows.texts[other], rows, other, 0)) is not None]
         frame = next((frame for frame in frames if frame.is_own or not match["fatal"]), frames[0] if frames else None)
         is_end = bool(match["thrown"] or match["fatal"])

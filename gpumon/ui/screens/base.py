@@ -42,7 +42,7 @@ class BaseScreen(Screen[DismissT]):
 
     def dismiss(self, result: DismissT | None = None) -> AwaitComplete:
         """Close the screen, unless an earlier key has done that: Textual would close what lies below it."""
-        return super().dismiss(result) if self.is_active else AwaitComplete.nothing()
+        return super().dismiss(result) if self.is_active else AwaitComplete()
 
     def on_resize(self, event: events.Resize) -> None:
         """Drop a size that the terminal had before."""
