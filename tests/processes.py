@@ -5,8 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpumon.core.procfs import find_stat, read_stat
@@ -20,6 +20,25 @@ def sleeper(environment: dict[str, str] | None = None, folder: Path | None = Non
     while not (PROC / str(child.pid) / "environ").read_bytes():
         time.sleep(0.01)
     return child
+
+
+@contextmanager
+def started_programs() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Starts programs, which end with the test; each has said its first line, ``on``, when it is returned."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*argv: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env)
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "on\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 def start_ticks(pid: int) -> int:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.running import GPUMON, is_one_line, run, shell
 from tests.probe.pythons import PYTHON314, needs_python314
+from tests.processes import started_programs
 
 FOR_EVER = "import time; print('on', flush=True)\nwhile True: time.sleep(0.02)"
 SLEEPY = "import time; print('on', flush=True); time.sleep(3); print('awake', flush=True); time.sleep(0.2)"
@@ -33,21 +34,8 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def start(environment: dict[str, str]) -> Iterator[Start]:
-    """Starts programs; each has said its first line when it is returned."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(python: str, code: str) -> subprocess.Popen[str]:
-        pipe = subprocess.PIPE
-        process = subprocess.Popen([python, "-c", code], stdout=pipe, stderr=pipe, text=True, env=environment)
-        started.append(process)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "on\n"
-        return process
-
-    yield begin
-    for process in started:
-        process.kill()
-        process.communicate()
+    with started_programs() as start:
+        yield lambda python, code: start(python, "-c", code, env=environment)
 
 
 def wait_for(folder: Path, *, is_there: bool) -> None:

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -274,15 +275,20 @@ def test_a_gpu_in_use_needs_confirmation(
     assert ("Counted." in done.stdout) is bool(options)
 
 
+@contextmanager
+def in_a_terminal(environment: Environment, *argv: str) -> "Iterator[tuple[int, subprocess.Popen[bytes]]]":
+    leader, follower = pty.openpty()
+    env, ends = {**environment, "TERM": "xterm"}, (follower, follower, follower)
+    with subprocess.Popen([GPUMON, *argv], -1, None, *ends, env=env, start_new_session=True) as process:
+        os.close(follower)
+        yield leader, process
+    os.close(leader)
+
+
 def test_in_a_terminal_the_user_can_decline(environment: Environment, sleepers: Callable[[int], list[int]]) -> None:
     (pid,) = sleepers(1)
-    leader, follower = pty.openpty()
-    with subprocess.Popen(
-        [GPUMON, "run", "count"],
-        env={**environment, "NVML_MOCK_PIDS": str(pid), "NVML_MOCK_PROCS": "1", "TERM": "xterm"},
-        stdin=follower, stdout=follower, stderr=follower, start_new_session=True,
-    ) as process:  # fmt: skip
-        os.close(follower)
+    busy = {**environment, "NVML_MOCK_PIDS": str(pid), "NVML_MOCK_PROCS": "1"}
+    with in_a_terminal(busy, "run", "count") as (leader, process):
         output = read_until(leader, b"Start anyway?")
         assert f"PID {pid}".encode() in output
         assert b"1.00 GiB" in output
@@ -290,19 +296,13 @@ def test_in_a_terminal_the_user_can_decline(environment: Environment, sleepers: 
         output = read_until(leader, None)
         assert process.wait(20) == 3
     assert b"Counted." not in output
-    os.close(leader)
 
 
 def test_a_terminal_shows_a_bar_with_the_remaining_time(environment: Environment) -> None:
-    leader, follower = pty.openpty()
-    with subprocess.Popen(
-        [GPUMON, "run", "count", "--device", "cpu", "--set", "count=150"],
-        env={**environment, "TERM": "xterm"}, stdin=follower, stdout=follower, stderr=follower,
-    ) as process:  # fmt: skip
-        os.close(follower)
+    argv = ("run", "count", "--device", "cpu", "--set", "count=150")
+    with in_a_terminal(environment, *argv) as (leader, process):
         output = read_until(leader, None)
         assert process.wait(20) == 0
-    os.close(leader)
     assert re.search(r"\[█+░+\] +\d+%  \d+s left  count [\d.]+ steps", output.decode())
 
 

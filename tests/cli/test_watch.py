@@ -95,14 +95,9 @@ def test_an_empty_part_of_pythonpath_stays_the_folder_where_it_runs(tmp_path: Pa
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "mine.py").write_text("")
     (tmp_path / "script.py").write_text("import mine; print(mine.__file__)")
-    done = subprocess.run(
-        [sys.executable, str(tmp_path / "script.py")],
-        env=watched_environment({**os.environ, "PYTHONPATH": ":/none"}),
-        cwd=tmp_path / "here",
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, str(tmp_path / "script.py")]
+    env = watched_environment({**os.environ, "PYTHONPATH": ":/none"})
+    done = subprocess.run(command, env=env, cwd=tmp_path / "here", capture_output=True, text=True, check=True)
     assert done.stdout == f"{tmp_path / 'here' / 'mine.py'}\n"
 
 

@@ -172,19 +172,6 @@ def test_shares_of_many_devices_stay_within_the_budget(tmp_path: Path) -> None:
     assert max(age for age in ages if age is not None) <= 16 * 0.01 / PROCESS_SHARE + 1
 
 
-def test_the_sm_share_of_each_process_is_in_the_frame_while_its_device_is_selected(room: Room) -> None:
-    room.fake.answer(SHARES, shares_of_two)
-    room.look(0)
-    for _ in range(3):
-        (device,) = room.tick()
-    assert sm_percent(device) == 37
-    room.look()
-    (device,) = room.tick()
-    assert sm_percent(device) is None
-    assert device.processes is not None
-    assert device.processes[0].problems["sm_percent"] == NOT_SELECTED
-
-
 def test_energy_counts_from_the_start_of_gpumon(tmp_path: Path) -> None:
     room = Room(tmp_path, 3)
     for _ in range(100):

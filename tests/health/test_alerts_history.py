@@ -44,13 +44,6 @@ def seconds(last: int, **changes: Any) -> Iterator[Frame]:  # noqa: ANN401
     return (at(second, device(**changes)) for second in range(last + 1))
 
 
-def test_alerts_remember_since_when_they_stand() -> None:
-    history = AlertHistory()
-    for second in range(0, 30, 5):
-        (alert,) = history.check(at(second, device(**HOT)))
-        assert since(alert) == 0
-
-
 def test_what_comes_and_goes_is_one_alert() -> None:
     history = AlertHistory()
     changes = 0
@@ -104,16 +97,6 @@ def test_a_device_that_answers_again_is_lost_no_more() -> None:
     history.check(at(0, device(state=DeviceState.LOST)))
     assert history.check(at(1, device())) == []
     assert [ended.alert.id for ended in history.ended] == ["gpu_lost"]
-
-
-def test_an_alert_does_not_become_softer_while_it_stands() -> None:
-    history = AlertHistory()
-    limits = history.thresholds
-    rising = [at(0, device(readings={"ecc_corrected_volatile_count": 0}))]
-    rising += [at(10, device(readings={"ecc_corrected_volatile_count": limits.ecc_corrected_per_hour}))]
-    assert [alert.severity for moment in rising for alert in history.check(moment)] == [Severity.WARNING]
-    later = at(500, device(readings={"ecc_corrected_volatile_count": limits.ecc_corrected_per_hour}))
-    assert [alert.severity for alert in history.check(later)] == [Severity.WARNING]
 
 
 def test_changes_are_told_once_and_information_is_none() -> None:
@@ -235,13 +218,6 @@ def test_uncorrected_errors_that_come_while_we_watch_are_critical_even_if_only_t
     history = AlertHistory()
     assert [alert.severity for alert in history.check(frames[0])] == [Severity.INFO]
     assert "critical" in {alert.severity.value for alert in history.check(frames[1])}
-
-
-def test_a_few_corrected_errors_are_information() -> None:
-    history = AlertHistory()
-    frames = counting("ecc_corrected_volatile_count", [(0, 5), (10, 6)])
-    (alert,) = [history.check(moment) for moment in frames][-1]
-    assert (alert.id, alert.severity) == ("ecc_corrected_rising", Severity.INFO)
 
 
 def test_a_link_that_goes_down_is_told_though_all_gpus_have_fewer() -> None:
@@ -410,7 +386,7 @@ def test_corrected_errors_are_counted_per_hour_over_ten_minutes_at_least(errors:
     history = AlertHistory()
     moments = counting("ecc_corrected_volatile_count", [(0, 0), (60, errors)])
     (alert,) = [history.check(moment) for moment in moments][-1]
-    assert alert.severity is severity
+    assert (alert.id, alert.severity) == ("ecc_corrected_rising", severity)
 
 
 def test_a_rate_that_falls_below_its_threshold_leaves_a_warning() -> None:

@@ -34,6 +34,10 @@ from tests.insight.oom_documents import (
     used,
 )
 
+GRAPH = segment(8 * GIB, [[6 * GIB, 0, INACTIVE]], pool=[0, 1])
+FAST = history(steps(6 * GIB, 18 * GIB, growth=100 * MIB))
+SLOW = history(steps(78 * GIB, 78 * GIB + 99 * MIB, growth=MIB))
+
 
 def match_of(raw: Json) -> Match:
     data = json.dumps(raw).encode()
@@ -126,11 +130,6 @@ def test_other_processes_are_distinguished_from_the_own_context() -> None:
     assert "nvidia-smi" in story.fixes[0].code
 
 
-def test_other_processes_weigh_more_than_what_a_graph_keeps() -> None:
-    graph = segment(8 * GIB, [[6 * GIB, 0, INACTIVE]], pool=[0, 1])
-    assert story_of(document([used(11 * GIB), graph], 2 * GIB, others=60 * GIB)).cause is MemoryCause.OTHER_PROCESSES
-
-
 @pytest.mark.parametrize("asked", [4 * GIB, 100 * GIB])
 def test_a_request_that_is_too_big(asked: int) -> None:
     story = story_of(document([used(MOST)], asked))
@@ -166,12 +165,6 @@ def test_a_leak_has_a_rate(asked: int) -> None:
     assert "memory_allocated" in story.fixes[0].code
 
 
-def test_growth_that_is_more_than_the_pieces_is_the_cause() -> None:
-    grown = history(steps(6 * GIB, 18 * GIB, growth=100 * MIB))
-    story = story_of(document([used(18 * GIB), pieces(140, 10 * MIB)], 750 * MIB, limit=20 * GIB, history=grown))
-    assert story.cause is MemoryCause.LEAK
-
-
 def test_a_leak_below_steps_as_large_as_this_one() -> None:
     grown = history(steps(78 * GIB, 78 * GIB + 512 * MIB, growth=2 * MIB))
     story = story_of(document([used(MOST)], GIB, history=grown))
@@ -194,11 +187,6 @@ def test_the_cache_that_was_given_back_in_vain_has_not_helped(retries: int, fail
 def test_a_search_for_the_largest_batch_has_failed_before(failures: int, told_as: str) -> None:
     story = story_of(with_statistics(document([used(60 * GIB)], 26 * GIB), ooms_count=failures))
     assert any(f"run out of memory {told_as}" in sentence for sentence in story.sentences)
-
-
-def test_a_slow_leak_is_one() -> None:
-    slow = history(steps(78 * GIB, 78 * GIB + 99 * MIB, growth=MIB))
-    assert story_of(document([used(MOST)], 2 * MIB, history=slow)).cause is MemoryCause.LEAK
 
 
 @pytest.mark.parametrize("period", [0.31, 0.52, 1.0, 1.99, 2.008, 3.4, 7.7])
@@ -259,21 +247,10 @@ def test_a_cap_without_which_it_would_have_failed_as_well() -> None:
     assert any("memory limit of 76.0 GiB" in sentence for sentence in story.sentences)
 
 
-def test_a_cap_was_in_the_way_before_the_others_were() -> None:
-    assert story_of(document([used(30 * GIB)], 20 * GIB, limit=40 * GIB, others=35 * GIB)).cause is MemoryCause.CAP
-
-
 def test_no_cap_is_to_blame_for_what_no_gpu_could_hold() -> None:
     story = story_of(document([used(15 * GIB)], 100 * GIB, limit=16 * GIB))
     assert story.cause is MemoryCause.TOO_BIG
     assert story.sentences[0] == "Too big: one request for 100 GiB exceeds the GPU's 80.0 GiB."
-
-
-def test_a_cap_that_was_not_reached_is_none() -> None:
-    assert (
-        story_of(document([used(18 * GIB)], 4 * GIB, limit=76 * GIB, others=60 * GIB)).cause
-        is MemoryCause.OTHER_PROCESSES
-    )
 
 
 def test_only_the_device_that_ran_out_counts() -> None:
@@ -300,6 +277,21 @@ def test_the_quoted_message_is_that_of_torch_and_can_be_read_again(raw: Json, ba
     assert (log_match.error.id, log_match.values["asked_bytes"]) == (match.error.id, match.values["asked_bytes"])
     for name in ("total_bytes", "free_bytes", "allocated_bytes"):
         assert log_match.values[name] == pytest.approx(match.values[name], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("raw", "cause"),
+    [
+        (document([used(11 * GIB), GRAPH], 2 * GIB, others=60 * GIB), MemoryCause.OTHER_PROCESSES),
+        (document([used(18 * GIB), pieces(140, 10 * MIB)], 750 * MIB, limit=20 * GIB, history=FAST), MemoryCause.LEAK),
+        (document([used(MOST)], 2 * MIB, history=SLOW), MemoryCause.LEAK),
+        (document([used(30 * GIB)], 20 * GIB, limit=40 * GIB, others=35 * GIB), MemoryCause.CAP),
+        (document([used(18 * GIB)], 4 * GIB, limit=76 * GIB, others=60 * GIB), MemoryCause.OTHER_PROCESSES),
+    ],
+    ids=["more than a graph keeps", "more than the pieces", "a slow leak", "a cap came first", "a cap not reached"],
+)
+def test_the_cause_that_weighs_most(raw: Json, cause: MemoryCause) -> None:
+    assert story_of(raw).cause is cause
 
 
 # What is missing
@@ -346,26 +338,14 @@ def test_the_document_has_the_public_names() -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("request", "bytes"), -1),
-        (("request", "bytes"), True),
-        (("request", "bytes"), 1 << 70),
-        (("request",), []),
-        (("device", "ordinal"), None),
-        (("device", "total_bytes"), "80 GiB"),
-        (("time_seconds",), 1e300),
-        (("time_seconds",), float("nan")),
-        (("process", "argv"), [7]),
-        (("settings",), {"PYTORCH_ALLOC_CONF": 1}),
-        (("history",), {"seconds_before": 1}),
-        (("history", 0, "seconds_before"), -1e308),
-        (("stack", 0), ["train.py"]),
-        (("segments", 0, "blocks", 0), [1, 2, 3]),
-        (("segments", 0, "blocks", 0), [1, 2]),
-        (("segments", 0, "pool"), [0, 0, 0]),
-        (("segments", 0, "is_large"), 1),
-        (("statistics", "reserved_bytes"), 1.5),
+        (("request", "bytes"), -1), (("request", "bytes"), True), (("request", "bytes"), 1 << 70), (("request",), []),
+        (("device", "ordinal"), None), (("device", "total_bytes"), "80 GiB"), (("time_seconds",), 1e300),
+        (("time_seconds",), float("nan")), (("process", "argv"), [7]), (("settings",), {"PYTORCH_ALLOC_CONF": 1}),
+        (("history",), {"seconds_before": 1}), (("history", 0, "seconds_before"), -1e308), (("stack", 0), ["train.py"]),
+        (("segments", 0, "blocks", 0), [1, 2, 3]), (("segments", 0, "blocks", 0), [1, 2]),
+        (("segments", 0, "pool"), [0, 0, 0]), (("segments", 0, "is_large"), 1), (("statistics", "reserved_bytes"), 1.5),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_value_is_one_sentence(path: tuple[str | int, ...], value: object) -> None:
     error = refusal(json.dumps(changed(FRAGMENTED, *path, value=value)).encode())
     assert error.problem.code is ProblemCode.DAMAGED

@@ -13,25 +13,14 @@ Behave = Callable[[socket.socket], None]
 
 GIB = 1 << 30
 DEVICE: dict[str, Any] = {
-    "ordinal": 0,
-    "uuid": "GPU-00000000-4d6f-5b6b-8c01-000000000000",
-    "name": "NVIDIA H200",
-    "allocated_bytes": 30 * GIB,
-    "reserved_bytes": 40 * GIB,
-    "active_bytes": 31 * GIB,
-    "inactive_split_bytes": 3 * GIB,
+    "ordinal": 0, "uuid": "GPU-00000000-4d6f-5b6b-8c01-000000000000", "name": "NVIDIA H200",
+    "allocated_bytes": 30 * GIB, "reserved_bytes": 40 * GIB, "active_bytes": 31 * GIB, "inactive_split_bytes": 3 * GIB,
     "small_pool": {"allocated_bytes": 1, "reserved_bytes": 4, "active_bytes": 2, "inactive_split_bytes": 1},
-}
+}  # fmt: skip
 SEGMENT: dict[str, Any] = {
-    "ordinal": 0,
-    "address": 0x7F0000000000,
-    "size_bytes": 2 << 20,
-    "stream": 0,
-    "pool": [0, 0],
-    "is_large": False,
-    "is_expandable": False,
-    "blocks": [[1 << 20, 1000, 0], [1 << 19, 0, 1], [1 << 19, 0, 2]],
-}
+    "ordinal": 0, "address": 0x7F0000000000, "size_bytes": 2 << 20, "stream": 0, "pool": [0, 0], "is_large": False,
+    "is_expandable": False, "blocks": [[1 << 20, 1000, 0], [1 << 19, 0, 1], [1 << 19, 0, 2]],
+}  # fmt: skip
 
 
 def line(document: Any) -> bytes:  # noqa: ANN401

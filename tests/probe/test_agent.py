@@ -66,6 +66,18 @@ def read_file(path: Path) -> dict[str, object]:
     return message
 
 
+def run(
+    folder: Path, code: str, *options: str, paths: tuple[Path, ...] = (SITE,), python: str = sys.executable, **more: str
+) -> list[str]:
+    """The lines that a program prints, which prints nothing else and ends as it would."""
+    path = os.pathsep.join(map(str, (*paths, FAKE_TORCH, REPOSITORY)))
+    own = {**environment(folder), "PYTHONPATH": path, **more}
+    command = [python, *options, "-c", code]
+    done = subprocess.run(command, env=own, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
 @pytest.mark.parametrize("python", pythons())
 def test_statistics_of_the_allocator(tmp_path: Path, python: str) -> None:
     with running(tmp_path, HOLDING, python=python, RANK="3", LOCAL_RANK="1", WORLD_SIZE="8") as program:
@@ -138,28 +150,19 @@ def test_the_interval_is_as_requested_within_the_limits(tmp_path: Path) -> None:
 
 def test_a_program_without_torch_or_without_cuda_has_no_thread_and_no_socket(tmp_path: Path) -> None:
     code = "import os, sys; {}; print(len(os.listdir('/proc/self/task')), len(sys.meta_path))"
+    (plain,) = run(tmp_path, code.format("pass"), paths=())
+    threads, finders = map(int, plain.split())
     for doing in ("pass", "import torch"):
-        done = subprocess.run(
-            [sys.executable, "-c", code.format(doing)],
-            env=environment(tmp_path),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        plain = subprocess.run([sys.executable, "-c", code.format("pass")], capture_output=True, text=True, check=True)
-        threads, finders = map(int, done.stdout.split())
-        assert (threads, finders - 1) == tuple(map(int, plain.stdout.split())), done.stderr
+        assert run(tmp_path, code.format(doing)) == [f"{threads} {finders + 1}"]
     assert sockets(tmp_path) == []
 
 
 def test_the_users_own_sitecustomize_runs(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "sitecustomize.py").write_text("import sys\nsys.seen = __name__, __file__\n")
-    own = {**environment(tmp_path), "PYTHONPATH": f"{environment(tmp_path)['PYTHONPATH']}:{tmp_path / 'own'}"}
     code = "import sys; print(*sys.seen, sys.modules['sitecustomize'].__file__)"
-    done = subprocess.run([sys.executable, "-c", code], env=own, capture_output=True, text=True, check=True)
-    path = str(tmp_path / "own" / "sitecustomize.py")
-    assert done.stdout.split() == ["sitecustomize", path, path]
+    path = tmp_path / "own" / "sitecustomize.py"
+    assert run(tmp_path, code, paths=(SITE, tmp_path / "own")) == [f"sitecustomize {path} {path}"]
 
 
 @pytest.mark.sampled(2)
@@ -186,32 +189,15 @@ def test_python_2_notices_nothing(tmp_path: Path, text: str) -> None:
     assert PYTHON2 is not None
     if text:
         (tmp_path / "sitecustomize.py").write_text(text)
-    path = f"{SITE}:{tmp_path}"
     code = "import sys; print(len(sys.meta_path)); print(sys.path[1])"
-    done = subprocess.run(
-        [PYTHON2, "-c", code],
-        env={**environment(tmp_path), "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
     own = ["own"] if text.startswith("print") else []
-    assert (done.stdout.splitlines(), done.stderr) == ([*own, "0", str(SITE)], "")
+    assert run(tmp_path, code, python=PYTHON2, paths=(SITE, tmp_path)) == [*own, "0", str(SITE)]
 
 
 def test_watch_imports_no_module(tmp_path: Path) -> None:
     """Every start of every Python below `gpumon watch` would pay for it."""
     code = "import sys; print(*sorted(sys.modules))"
-    lines = set()
-    for path in (str(tmp_path), str(SITE)):
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env={**environment(tmp_path), "PYTHONPATH": path},
-            capture_output=True,
-            check=True,
-        )
-        lines.add(done.stdout)
-    assert len(lines) == 1
+    assert run(tmp_path, code) == run(tmp_path, code, paths=(tmp_path,))
 
 
 def test_started_by_the_program_it_reports_before_torch_is_imported(tmp_path: Path) -> None:
@@ -654,21 +640,6 @@ def test_a_removed_socket_is_created_again(tmp_path: Path) -> None:
 # A guest
 
 
-def run(folder: Path, code: str, *options: str, paths: tuple[Path, ...] = (SITE,), **more: str) -> list[str]:
-    """The lines that a program prints, which prints nothing else and ends as it would."""
-    path = os.pathsep.join(map(str, (*paths, FAKE_TORCH, REPOSITORY)))
-    done = subprocess.run(
-        [sys.executable, *options, "-c", code],
-        env={**environment(folder), "PYTHONPATH": path, **more},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()
-
-
 def test_two_gpumon_may_watch_one_program(tmp_path: Path) -> None:
     other = tmp_path / "other" / "probe"
     shutil.copytree(SITE.parent, other)
@@ -982,11 +953,6 @@ def test_its_protocol_is_the_one_that_gpumon_reads() -> None:
 
 
 # Folders
-
-
-def test_a_folder_is_private(tmp_path: Path) -> None:
-    assert make_private_folder(str(tmp_path / "new"))
-    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
 
 def test_folders_that_others_may_have_created_are_rejected(tmp_path: Path) -> None:

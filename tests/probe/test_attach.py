@@ -27,7 +27,7 @@ from gpumon.probe.attach.refusals import RefusalError
 from gpumon.probe.attach.script_dir import AttachOutcome, ScriptDir
 from gpumon.probe.attach.target import Target, read_target
 from tests.probe.pythons import PYTHON314, needs_python314
-from tests.processes import is_running
+from tests.processes import is_running, started_programs
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -61,21 +61,8 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts programs; each has said its first line when it is returned."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(*argv: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True, env={**os.environ, **(env or {})})
-        started.append(process)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "on\n"
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
+    with started_programs() as start:
+        yield lambda *argv, env=None: start(*argv, env={**os.environ, **(env or {})})
 
 
 def left(folder: Path) -> list[str]:
@@ -435,6 +422,19 @@ def test_any_other_error_is_reported(proc: FakeProc, tmp_path: Path) -> None:
 
 
 @pytest.fixture
+def script_dir(proc: FakeProc) -> Iterator[ScriptDir]:
+    opened = ScriptDir(proc.read())
+    yield opened
+    if opened.folder.exists():
+        opened.close()
+
+
+def run_script(script_dir: ScriptDir, sources: dict[str, str] = SOURCES, seconds_left: float = 60.0) -> None:
+    """What the process does that runs the script."""
+    remote_script.run(str(script_dir.folder), "/none/agent", sources, time.time() + seconds_left)
+
+
+@pytest.fixture
 def unprobed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """This process as one into which a probe can be loaded."""
     monkeypatch.delattr(sys, "_gpumon_probe_pid", raising=False)
@@ -444,63 +444,52 @@ def unprobed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop(remote_script.AGENT, None)
 
 
-def test_the_outcome_of_a_script(proc: FakeProc, unprobed: None) -> None:
-    script_dir = ScriptDir(proc.read())
-    try:
-        assert stat.S_IMODE(script_dir.folder.stat().st_mode) == 0o700
-        compile(script_dir.script.read_text(), "script", "exec")
-        assert script_dir.outcome() is None
-        remote_script.run(str(script_dir.folder), "/none/agent", SOURCES, time.time() + 60.0)
-        assert script_dir.outcome() == AttachOutcome(reason=None, runs=True, was_there=False)
-        assert sys.modules[remote_script.AGENT].__file__ == "/none/agent/__init__.py"
-        remote_script.run(str(script_dir.folder), "/none/agent", {"__init__.py": "1 / 0"}, time.time() + 60.0)
-        assert script_dir.outcome() == AttachOutcome(reason=None, runs=True, was_there=True)
-    finally:
-        script_dir.close()
+def test_the_outcome_of_a_script(script_dir: ScriptDir, unprobed: None) -> None:
+    assert stat.S_IMODE(script_dir.folder.stat().st_mode) == 0o700
+    compile(script_dir.script.read_text(), "script", "exec")
+    assert script_dir.outcome() is None
+    run_script(script_dir)
+    assert script_dir.outcome() == AttachOutcome(reason=None, runs=True, was_there=False)
+    assert sys.modules[remote_script.AGENT].__file__ == "/none/agent/__init__.py"
+    run_script(script_dir, {"__init__.py": "1 / 0"})
+    assert script_dir.outcome() == AttachOutcome(reason=None, runs=True, was_there=True)
+    script_dir.close()
     assert not script_dir.folder.exists()
 
 
 @pytest.mark.parametrize(
-    ("source", "reason"),
-    [("1 / 0", "ZeroDivisionError: division by zero"), ("def start(): raise OSError('x')", "OSError: x")],
+    ("source", "seconds_left", "reason"),
+    [
+        ("1 / 0", 60.0, "ZeroDivisionError: division by zero"),
+        ("def start(): raise OSError('x')", 60.0, "OSError: x"),
+        (SOURCES["mark.py"], -1.0, "the process ran no Python code in time"),
+    ],
 )
-def test_a_probe_that_cannot_start(proc: FakeProc, unprobed: None, source: str, reason: str) -> None:
-    script_dir = ScriptDir(proc.read())
-    remote_script.run(str(script_dir.folder), "/none/agent", {"__init__.py": source}, time.time() + 60.0)
+def test_a_probe_that_cannot_start(
+    script_dir: ScriptDir, unprobed: None, source: str, seconds_left: float, reason: str
+) -> None:
+    run_script(script_dir, {"__init__.py": source}, seconds_left)
     assert script_dir.outcome() == AttachOutcome(reason=reason, runs=False, was_there=False)
-    script_dir.close()
 
 
-def test_a_script_without_a_waiting_gpumon_removes_itself(proc: FakeProc, unprobed: None) -> None:
-    script_dir = ScriptDir(proc.read())
+def test_a_script_without_a_waiting_gpumon_removes_itself(script_dir: ScriptDir, unprobed: None) -> None:
     script_dir.stop_waiting()
     script_dir.close()
     assert script_dir.script.exists()
-    remote_script.run(str(script_dir.folder), "/none/agent", SOURCES, time.time() + 60.0)
+    run_script(script_dir)
     assert not script_dir.folder.exists()
-    remote_script.run(
-        str(script_dir.folder), "/none/agent", SOURCES, time.time() + 60.0
-    )  # the folder is gone: nothing is raised
+    run_script(script_dir)  # the folder is gone: nothing is raised
 
 
-def test_a_script_that_runs_too_late_starts_no_probe(proc: FakeProc, unprobed: None) -> None:
-    script_dir = ScriptDir(proc.read())
-    remote_script.run(str(script_dir.folder), "/none/agent", SOURCES, time.time() - 1.0)
-    assert script_dir.outcome() == AttachOutcome("the process ran no Python code in time", runs=False, was_there=False)
-    script_dir.close()
-
-
-def test_a_script_that_ran_before_gpumon_stopped_waiting(proc: FakeProc, unprobed: None) -> None:
-    script_dir = ScriptDir(proc.read())
-    remote_script.run(str(script_dir.folder), "/none/agent", SOURCES, time.time() + 60.0)
+def test_a_script_that_ran_before_gpumon_stopped_waiting(script_dir: ScriptDir, unprobed: None) -> None:
+    run_script(script_dir)
     script_dir.stop_waiting()
     script_dir.close()
     assert not script_dir.folder.exists()
 
 
-def test_the_script_is_self_contained(proc: FakeProc, tmp_path: Path) -> None:
+def test_the_script_is_self_contained(script_dir: ScriptDir, tmp_path: Path) -> None:
     """The script that Python 3.14 runs, in a process that cannot import gpumon."""
-    script_dir = ScriptDir(proc.read())
     program = tmp_path / "program.py"
     code = (
         "import sys; path, finders = list(sys.path), list(sys.meta_path); "
@@ -517,7 +506,6 @@ def test_the_script_is_self_contained(proc: FakeProc, tmp_path: Path) -> None:
     assert modules == str(sorted(["_gpumon_probe_agent", *(f"_gpumon_probe_agent.{name}" for name in names)]))
     assert (unchanged, kinds, sockets) == ("True True False", "{'module'}", "1")
     assert script_dir.outcome() == AttachOutcome(reason=None, runs=True, was_there=False)
-    script_dir.close()
 
 
 @pytest.mark.parametrize(
@@ -525,14 +513,12 @@ def test_the_script_is_self_contained(proc: FakeProc, tmp_path: Path) -> None:
     ["", "nonsense", "[]", "{}", "[" * 4000, '{"reason": null, "was_there": ' + " " * 9000],
     ids=["nothing", "text", "list", "empty", "deep", "long"],
 )
-def test_an_invalid_outcome(proc: FakeProc, text: str) -> None:
-    script_dir = ScriptDir(proc.read())
+def test_an_invalid_outcome(script_dir: ScriptDir, text: str) -> None:
     (script_dir.folder / "outcome").write_text(text)
     assert script_dir.outcome() is None
     (script_dir.folder / "outcome").unlink()
     os.mkfifo(script_dir.folder / "outcome")
     assert script_dir.outcome() is None
-    script_dir.close()
 
 
 def test_folders_of_ended_processes_are_removed(tmp_path: Path, proc: FakeProc) -> None:

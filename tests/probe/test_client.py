@@ -212,12 +212,8 @@ def test_requests_are_answered(folder: Path, watch: Watch) -> None:
         summary = watched.answer(watched.watcher.ask(PID, "summary", ordinal=0))
         segments = watched.answer(watched.watcher.ask(PID, RequestKind.SEGMENTS))
         emptied = watched.answer(watched.watcher.ask(PID, RequestKind.EMPTY_CACHE))
-    assert (summary.pid, summary.ask, summary.result, summary.problem) == (
-        PID,
-        RequestKind.SUMMARY,
-        "|===|\n|   |",
-        None,
-    )
+    assert (summary.pid, summary.ask, summary.problem) == (PID, RequestKind.SUMMARY, None)
+    assert summary.result == "|===|\n|   |"
     assert isinstance(segments.result, SegmentMap)
     assert len(segments.result.segments) == 3000
     assert isinstance(emptied.result, EmptyCacheResult)
@@ -600,16 +596,3 @@ def test_a_killed_process_is_disconnected_and_its_socket_removed(tmp_path: Path,
         watched.until(lambda: not list((tmp_path / "sockets").iterdir()))
     assert watched.watcher.problems == ()
     assert [new.connected for new in watched.news if isinstance(new, Probe) and new.pid == pid][-1] is False
-
-
-def test_a_probe_can_be_stopped_and_started_again(tmp_path: Path, watch: Watch) -> None:
-    code = "import sys, torch; torch.cuda.allocate(0, 1); print('up', flush=True); sys.stdin.readline()"
-    watched = watch(tmp_path / "sockets")
-    pids = set()
-    for _ in range(2):
-        with running(tmp_path, code) as program:
-            assert program.hear() == "up"
-            pids.add(watched.reading().pid)
-            program.end()
-        watched.until(lambda: not watched.watcher.probes)
-    assert len(pids) == 2

@@ -19,26 +19,13 @@ SECOND = 1_000_000_000
 def entry(number: int, **changes: object) -> dict[str, Any]:
     """An entry of the recorder."""
     return {
-        "record_id": number,
-        "pg_id": 0,
-        "process_group": ["0", "default_pg"],
-        "collective_seq_id": number,
-        "p2p_seq_id": 0,
-        "op_id": number,
-        "profiling_name": "nccl:all_reduce",
-        "time_created_ns": number * SECOND,
-        "input_sizes": [[4, 2]],
-        "input_dtypes": ["Float"],
-        "output_sizes": [[4, 2]],
-        "output_dtypes": ["Float"],
-        "state": "completed",
-        "time_discovered_started_ns": 0,
-        "time_discovered_completed_ns": number * SECOND + SECOND // 2,
-        "retired": True,
-        "timeout_ms": 600000,
-        "is_p2p": False,
-        **changes,
-    }
+        "record_id": number, "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": number,
+        "p2p_seq_id": 0, "op_id": number, "profiling_name": "nccl:all_reduce", "time_created_ns": number * SECOND,
+        "input_sizes": [[4, 2]], "input_dtypes": ["Float"], "output_sizes": [[4, 2]], "output_dtypes": ["Float"],
+        "state": "completed", "time_discovered_started_ns": 0,
+        "time_discovered_completed_ns": number * SECOND + SECOND // 2, "retired": True, "timeout_ms": 600000,
+        "is_p2p": False, **changes,
+    }  # fmt: skip
 
 
 def dump(*entries: Mapping[str, Any], **more: object) -> dict[str, Any]:

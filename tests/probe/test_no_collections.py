@@ -52,14 +52,9 @@ os._exit(0)
 
 def test_frames_of_a_thread_that_runs_are_read_safely() -> None:
     """Without it, Python 3.11 crashes here within a second."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(PROGRAM)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        cwd=Path(__file__).parents[2],
-    )
+    command = [sys.executable, "-c", textwrap.dedent(PROGRAM)]
+    folder = Path(__file__).parents[2]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=folder)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) > 100

@@ -20,10 +20,12 @@ from gpumon.probe.attach.injection import pending_call
 from gpumon.probe.attach.target import Target, read_target
 from tests.probe.children import pythons, waited
 from tests.probe.pythons import PYTHON314
+from tests.processes import started_programs
 
 Start = Callable[..., subprocess.Popen[str]]
 
 PYTHONS = [python for python in pythons() if python != PYTHON314]
+PYTHON = PYTHONS[0] if PYTHONS else ""
 pytestmark = [
     pytest.mark.skipif(os.uname().machine != "x86_64", reason="not tested on this architecture yet"),
     pytest.mark.skipif(not PYTHONS, reason="no Python 3.8 to 3.13 here, on PATH or in GPUMON_TEST_PYTHONS"),
@@ -64,21 +66,8 @@ def sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts programs; each has said its first line when it is returned."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(code: str, python: str = PYTHONS[0] if PYTHONS else "") -> subprocess.Popen[str]:
-        pipe = subprocess.PIPE
-        process = subprocess.Popen([python, "-c", code], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-        started.append(process)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "on\n"
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
+    with started_programs() as start:
+        yield lambda code, python=PYTHON: start(python, "-c", code)
 
 
 def status(process: "subprocess.Popen[str]", name: str) -> str:

@@ -273,34 +273,25 @@ def test_what_counts_as_a_step(tmp_path: Path) -> None:
     assert counted == {what: ("", expected) for what, (_, expected) in COUNTS.items()}
 
 
+BROKEN = """
+class Broken(Numbers):
+    def __getitem__(self, index):
+        if index == 30:
+            raise ValueError("broken")
+        return super().__getitem__(index)
+Broken.seconds = 0.02
+step()
+for batch in DataLoader(Broken(){}):
+    step(batch)
+"""
 INVISIBLE = {
     "random numbers and results": """
     for batch in DataLoader(Numbers(), batch_size=4, shuffle=True):
         step(batch)
     print(model.weight.sum().item(), torch.randint(10**9, (1,)).item())
     """,
-    "exception in a dataset": """
-    class Broken(Numbers):
-        def __getitem__(self, index):
-            if index == 30:
-                raise ValueError("broken")
-            return super().__getitem__(index)
-    Broken.seconds = 0.02
-    step()
-    for batch in DataLoader(Broken()):
-        step(batch)
-    """,
-    "exception in a worker": """
-    class Broken(Numbers):
-        def __getitem__(self, index):
-            if index == 30:
-                raise ValueError("broken")
-            return super().__getitem__(index)
-    Broken.seconds = 0.02
-    step()
-    for batch in DataLoader(Broken(), num_workers=1):
-        step(batch)
-    """,
+    "exception in a dataset": BROKEN.format(""),
+    "exception in a worker": BROKEN.format(", num_workers=1"),
     "exception in a backward pass": """
     step()
     time.sleep(1)
