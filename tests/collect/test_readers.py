@@ -20,16 +20,9 @@ FAN = "nvmlDeviceGetFanSpeed"
 FIELDS = "nvmlDeviceGetFieldValues"
 THRESHOLD = "nvmlDeviceGetTemperatureThreshold"
 SELDOM = (
-    "nvmlDeviceGetEnforcedPowerLimit",
-    WIDTH,
-    FIELDS,
-    FAN,
-    "nvmlDeviceGetRemappedRows",
-    "nvmlDeviceGetBAR1MemoryInfo",
-    "nvmlDeviceGetPcieReplayCounter",
-    "nvmlDeviceGetEncoderUtilization",
-    "nvmlDeviceGetDecoderUtilization",
-)
+    "nvmlDeviceGetEnforcedPowerLimit", WIDTH, FIELDS, FAN, "nvmlDeviceGetRemappedRows", "nvmlDeviceGetBAR1MemoryInfo",
+    "nvmlDeviceGetPcieReplayCounter", "nvmlDeviceGetEncoderUtilization", "nvmlDeviceGetDecoderUtilization",
+)  # fmt: skip
 
 
 def metrics_reader(fake: FakeNvml) -> MetricsReader:

@@ -121,17 +121,10 @@ def died(in_step: str, by: str = "killed by SIGSEGV") -> Python:
 
 TOPOLOGY = PciTopology(tuple(PciDevice(f"0000:{bus}:00.0", 0, frozenset({0, 1}), "identity") for bus in ("1b", "1c")))
 LIMITS = HostLimits(
-    shared_bytes=64 << 30,
-    shared_free_bytes=63 << 30,
-    temporary_free_bytes=64 << 30,
-    locked_bytes=None,
-    open_files=1 << 20,
-    processes=None,
-    memory_bytes=None,
-    memory_total_bytes=2 << 40,
-    cpus_quota=None,
+    shared_bytes=64 << 30, shared_free_bytes=63 << 30, temporary_free_bytes=64 << 30, locked_bytes=None,
+    open_files=1 << 20, processes=None, memory_bytes=None, memory_total_bytes=2 << 40, cpus_quota=None,
     cpus_allowed=frozenset(range(8)),
-)
+)  # fmt: skip
 ENVIRONMENT = Environment({}, "ada", ("eth0", "lo"), 8)
 
 

@@ -39,17 +39,9 @@ def test_clock_power_and_temperature_are_added_with_their_limits() -> None:
     added = named(judge([figure()], [sample(), sample(readings={"temperature_celsius": 71})]).metrics)
     assert list(added) == ["throughput", "sm_clock", "power", "temperature"]
     assert added["sm_clock"] == {
-        "name": "sm_clock",
-        "value": 1485.0,
-        "unit": "MHz",
-        "better": "higher",
-        "format": "number",
-        "repetitions": 2,
-        "limit": 1980.0,
-        "limit_source": "maximum",
-        "case": "",
-        "position": None,
-    }
+        "name": "sm_clock", "value": 1485.0, "unit": "MHz", "better": "higher", "format": "number", "repetitions": 2,
+        "limit": 1980.0, "limit_source": "maximum", "case": "", "position": None,
+    }  # fmt: skip
     assert (added["power"]["value"], added["power"]["limit"]) == (612.5, 700.0)
     assert (added["temperature"]["value"], added["temperature"]["limit_source"]) == (71, "")
 

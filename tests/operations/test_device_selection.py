@@ -24,21 +24,11 @@ def host() -> tuple[Device, ...]:
 @pytest.mark.parametrize(
     ("text", "labels"),
     [
-        ("2", ["2"]),
-        ("02", ["2"]),
-        ("0-2", ["0", "1", "2"]),
-        ("3,0", ["3", "0"]),
-        ("1, 0-2", ["1", "0", "2"]),
-        ("all", ["0", "1", "2", "3"]),
-        ("cuda:0", ["2"]),
-        ("3:1", ["3:1"]),
-        ("GPU-1abc", ["1"]),
-        ("gpu-1ABC0000-4d6f", ["1"]),
-        ("2abc", ["2"]),
-        ("MIG-900", ["3:0"]),
-        ("MIG-910,0", ["3:1", "0"]),
+        ("2", ["2"]), ("02", ["2"]), ("0-2", ["0", "1", "2"]), ("3,0", ["3", "0"]), ("1, 0-2", ["1", "0", "2"]),
+        ("all", ["0", "1", "2", "3"]), ("cuda:0", ["2"]), ("3:1", ["3:1"]), ("GPU-1abc", ["1"]),
+        ("gpu-1ABC0000-4d6f", ["1"]), ("2abc", ["2"]), ("MIG-900", ["3:0"]), ("MIG-910,0", ["3:1", "0"]),
     ],
-)
+)  # fmt: skip
 def test_devices(text: str, labels: list[str]) -> None:
     assert [device.label for device in select_devices(text, host())] == labels
 
@@ -46,22 +36,13 @@ def test_devices(text: str, labels: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "words"),
     [
-        ("4", 3, "no GPU 4"),
-        ("0-4", 3, "no GPU 4"),
-        ("3-1", 2, "ends before it begins"),
-        ("cuda:1", 3, "CUDA's device 1 here"),
-        ("GPU-f00", 3, "begins with GPU-f00"),
-        ("MIG-9", 2, "not a device"),
-        ("MIG-900,MIG-", 2, "not a device"),
-        ("", 2, "not a device"),
-        ("0,,1", 2, "not a device"),
-        ("-1", 2, "not a device"),
-        ("first", 2, "not a device"),
-        ("3:7", 3, "no GPU 3:7"),
-        ("\x1b[2J", 2, "not a device"),
-        ("1" * 100, 3, "begins with"),
+        ("4", 3, "no GPU 4"), ("0-4", 3, "no GPU 4"), ("3-1", 2, "ends before it begins"),
+        ("cuda:1", 3, "CUDA's device 1 here"), ("GPU-f00", 3, "begins with GPU-f00"), ("MIG-9", 2, "not a device"),
+        ("MIG-900,MIG-", 2, "not a device"), ("", 2, "not a device"), ("0,,1", 2, "not a device"),
+        ("-1", 2, "not a device"), ("first", 2, "not a device"), ("3:7", 3, "no GPU 3:7"),
+        ("\x1b[2J", 2, "not a device"), ("1" * 100, 3, "begins with"),
     ],
-)
+)  # fmt: skip
 def test_what_names_no_device(text: str, code: int, words: str) -> None:
     with pytest.raises(CommandError, match=words) as raised:
         select_devices(text, host())

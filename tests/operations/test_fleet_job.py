@@ -12,16 +12,9 @@ from gpumon.present.text.job import job_lines
 
 NOW = 1_790_010_000.0
 JOB = SlurmJob(
-    "4711",
-    "ada",
-    "train",
-    "RUNNING",
-    "gpu",
-    4,
-    (("gpu01", 0), ("gpu01", 1), ("gpu02", 0), ("gpu02", 1)),
-    ("gpu01", "gpu02"),
-    NOW - 7200,
-)
+    "4711", "ada", "train", "RUNNING", "gpu", 4, (("gpu01", 0), ("gpu01", 1), ("gpu02", 0), ("gpu02", 1)),
+    ("gpu01", "gpu02"), NOW - 7200,
+)  # fmt: skip
 
 
 def snapshot(

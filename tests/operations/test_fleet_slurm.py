@@ -64,15 +64,9 @@ def test_the_document_has_the_jobs() -> None:
     document = fleet_document(report())
     (ada, _) = document["jobs"]
     assert {**ada, "totals": None} == {
-        "job": "4711",
-        "name": "train",
-        "users": ["ada"],
-        "hosts": 2,
-        "requested_gpus": 4,
-        "gpus": 3,
-        "used_gpus": 2,
+        "job": "4711", "name": "train", "users": ["ada"], "hosts": 2, "requested_gpus": 4, "gpus": 3, "used_gpus": 2,
         "totals": None,
-    }
+    }  # fmt: skip
     assert document["slurm_problem"] is None
 
 

@@ -37,21 +37,11 @@ def dump(rank: int, world: int = 4, *, absent: int = 3, version: str = "2.9", **
             entries.append({**common, "pg_id": 0, "seq_id": sequence, "time_created_ns": int(created * 1e9)})
             continue
         entry = {
-            **common,
-            "record_id": sequence,
-            "pg_id": 0,
-            "process_group": ("0", "default_pg"),
-            "collective_seq_id": sequence,
-            "p2p_seq_id": 0,
-            "op_id": sequence,
-            "time_created_ns": int(created * 1e9),
-            "input_dtypes": ["Float"],
-            "output_dtypes": ["Float"],
-            "time_discovered_started_ns": None,
-            "time_discovered_completed_ns": None,
-            "timeout_ms": 600000,
-            "is_p2p": False,
-        }
+            **common, "record_id": sequence, "pg_id": 0, "process_group": ("0", "default_pg"),
+            "collective_seq_id": sequence, "p2p_seq_id": 0, "op_id": sequence, "time_created_ns": int(created * 1e9),
+            "input_dtypes": ["Float"], "output_dtypes": ["Float"], "time_discovered_started_ns": None,
+            "time_discovered_completed_ns": None, "timeout_ms": 600000, "is_p2p": False,
+        }  # fmt: skip
         entries.append({**entry, **(change if sequence == LAST else {})})
     if version == "1.1":
         return {"version": version, "entries": entries}

@@ -123,16 +123,8 @@ def test_a_planted_fault(fault: Fault, nvml_mock: NvmlMock, monkeypatch: pytest.
 
 
 def test_exit_codes_are_those_of_nagios(nvml_mock: NvmlMock) -> None:
-    hidden = (
-        "--ignore",
-        "driver.nodes",
-        "--ignore",
-        "host.shm",
-        "--ignore",
-        "host.ulimits",
-        "--ignore",
-        "driver.loaded",
-    )
+    ignored = ("driver.nodes", "host.shm", "host.ulimits", "driver.loaded")
+    hidden = [word for check in ignored for word in ("--ignore", check)]
     environment = nvml_mock.environment(gpus=2, fault="wrong:persistence:1", NVML_MOCK_IDLE="1")
     done = run("check", "--json", "--expect-gpus", "2", "--ignore", "host.cgroup", *hidden, env=environment)
     document = json.loads(done.stdout)

@@ -25,19 +25,11 @@ def metric(value: float, name: str = "throughput", case: str = "") -> dict[str, 
 def save(days: float, value: float, host: str | None = "box01", gpu: str | None = "GPU-1", **changes: Any) -> None:  # noqa: ANN401
     """Saves a result that is some days old."""
     record = {
-        "time_seconds": NOW - days * DAY,
-        "host": host,
-        "driver": "580.65",
-        "workload": "matmul",
-        "device": "cpu" if gpu is None else "cuda:0",
-        "uuid": gpu,
-        "device_name": None if gpu is None else "NVIDIA H200",
-        "torch": "2.11.0",
-        "parameters": {"size": 8192},
-        "verdict": "ok",
-        "why": "Fine.",
-        "figures": [metric(value)],
-    }
+        "time_seconds": NOW - days * DAY, "host": host, "driver": "580.65", "workload": "matmul",
+        "device": "cpu" if gpu is None else "cuda:0", "uuid": gpu,
+        "device_name": None if gpu is None else "NVIDIA H200", "torch": "2.11.0", "parameters": {"size": 8192},
+        "verdict": "ok", "why": "Fine.", "figures": [metric(value)],
+    }  # fmt: skip
     assert save_result(record | changes) is None
 
 

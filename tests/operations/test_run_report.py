@@ -56,18 +56,10 @@ def samples(step: float = 0.5, slow_from: int = SECONDS) -> Iterator[dict[str, A
         while last + duration <= 1000.0 + second:
             last, done = last + duration, done + 1
         yield {
-            "kind": "rank",
-            "pid": 77,
-            "rank": 0,
-            "time": 1e9 + second,
-            "monotonic": 1000.0 + second,
-            "steps_count": done,
-            "last_step_monotonic": last,
-            "data_seconds": step / 5,
-            "allocated_bytes": 2 << 30,
-            "reserved_bytes": 3 << 30,
-            "torch_version": "2.11.0",
-        }
+            "kind": "rank", "pid": 77, "rank": 0, "time": 1e9 + second, "monotonic": 1000.0 + second,
+            "steps_count": done, "last_step_monotonic": last, "data_seconds": step / 5, "allocated_bytes": 2 << 30,
+            "reserved_bytes": 3 << 30, "torch_version": "2.11.0",
+        }  # fmt: skip
 
 
 def document(*, has_counter: bool = True, **changes: int) -> dict[str, Any]:
@@ -151,25 +143,19 @@ def test_a_report_of_another_schema_is_refused(tmp_path: Path) -> None:
 
 def test_watch_reports_a_command_that_fails_and_passes_its_output_and_status_on(tmp_path: Path) -> None:
     code = "echo out; echo 'RuntimeError: boom' >&2; exit 3"
-    watched = subprocess.run(
-        [sys.executable, "-m", "gpumon", "watch", "--report", str(tmp_path / "run"), "--", "sh", "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parents[2],
-    )
+    command = [sys.executable, "-m", "gpumon", "watch", "--report", str(tmp_path / "run"), "--"]
+
+    def watch(*argv: str) -> "subprocess.CompletedProcess[str]":
+        folder = Path(__file__).parents[2]
+        return subprocess.run([*command, *argv], capture_output=True, text=True, check=False, cwd=folder)
+
+    watched = watch("sh", "-c", code)
     assert (watched.returncode, watched.stdout) == (3, "out\n")
     assert "RuntimeError: boom" in watched.stderr
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert (report["exit_status"], report["has_ended"]) == (3, True)
     assert "boom" in (tmp_path / "run" / "output.log").read_text()
-    again = subprocess.run(
-        [sys.executable, "-m", "gpumon", "watch", "--report", str(tmp_path / "run"), "--", "true"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parents[2],
-    )
+    again = watch("true")
     assert again.returncode == 2
     assert "already has a run" in again.stderr
 

@@ -4,21 +4,10 @@ from gpumon.operations.recorder.events import EndedJob
 from gpumon.present.text.ended import ENDED_COLUMNS, LAST_COLUMNS, ended_lines, user_sums
 
 TRAINING = EndedJob(
-    user="ada",
-    job="slurm 4711",
-    program="pretrain",
-    processes=8,
-    gpus=("0", "1"),
-    begin_seconds=1e9,
-    end_seconds=1e9 + 3600,
-    gpu_hours=2.0,
-    idle_gpu_hours=0.5,
-    utilization_percent=80.0,
-    sm_percent=None,
-    peak_bytes=64 * 2**30,
-    memory_percent=40.0,
-    how="exit 1, rank 5 first",
-)
+    user="ada", job="slurm 4711", program="pretrain", processes=8, gpus=("0", "1"), begin_seconds=1e9,
+    end_seconds=1e9 + 3600, gpu_hours=2.0, idle_gpu_hours=0.5, utilization_percent=80.0, sm_percent=None,
+    peak_bytes=64 * 2**30, memory_percent=40.0, how="exit 1, rank 5 first",
+)  # fmt: skip
 NOTEBOOK = TRAINING._replace(job="", program="notebook", gpu_hours=6.0, utilization_percent=20.0, how="ended")
 
 

@@ -19,17 +19,11 @@ NOON = 1_800_014_400.0
 def result(days: float, value: float, host: str | None = "box01", **changes: Any) -> ComparedResult:  # noqa: ANN401
     figure = {"name": "throughput", "value": value, "unit": "TFLOP/s", "repetitions": 3}
     record = {
-        "time_seconds": NOON - days * DAY,
-        "host": host,
-        "driver": "580.65",
-        "torch": "2.11.0",
-        "workload": "matmul",
-        "device": "cuda:0",
-        "device_name": "NVIDIA H200",
-        "parameters": {"dtype": "bf16", "size": 8192, "check": True, "odd": None},
-        "verdict": "ok",
+        "time_seconds": NOON - days * DAY, "host": host, "driver": "580.65", "torch": "2.11.0", "workload": "matmul",
+        "device": "cuda:0", "device_name": "NVIDIA H200",
+        "parameters": {"dtype": "bf16", "size": 8192, "check": True, "odd": None}, "verdict": "ok",
         "figures": [figure, {**figure, "name": "power", "unit": "W"}],
-    }
+    }  # fmt: skip
     saved = saved_result(json.loads(json.dumps(record | changes)))
     assert saved is not None
     return ComparedResult(saved, (MetricChange(WorkloadMetric("throughput"), 600.0, value),))
