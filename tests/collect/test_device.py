@@ -121,8 +121,8 @@ def test_a_process_listed_twice_holds_the_sum(reader: DeviceReader, fake: FakeNv
     assert only_process(read(reader)).memory_bytes == 1500 * MIB
 
 
-@pytest.mark.parametrize("parts", [(1000, None), (None, 1000)])
-def test_a_sum_with_a_part_that_is_not_known_is_not_known(
+@pytest.mark.parametrize("parts", [(None,), (1000, None), (None, 1000)])
+def test_process_memory_that_the_driver_reports_in_part_or_not_at_all_is_not_known(
     reader: DeviceReader, fake: FakeNvml, parts: tuple[int | None, ...]
 ) -> None:
     fake.answer(COMPUTE, [entry(4000, part) for part in parts])
@@ -131,6 +131,7 @@ def test_a_sum_with_a_part_that_is_not_known_is_not_known(
     assert process.memory_bytes is None
     assert process.problems["memory_bytes"].code is ProblemCode.NOT_SUPPORTED
     assert device.get(UNATTRIBUTED) is None
+    assert UNATTRIBUTED in device.problems
 
 
 def test_graphics_and_mps_lists_are_read_rarely(reader: DeviceReader, fake: FakeNvml) -> None:
@@ -165,16 +166,6 @@ def test_process_lists_that_are_missing_for_good_are_queried_rarely(
     for second in range(60):
         assert read(reader, second).processes is None
     assert fake.count()[COMPUTE] == calls
-
-
-def test_process_memory_that_the_driver_does_not_report(reader: DeviceReader, fake: FakeNvml) -> None:
-    fake.answer(COMPUTE, [entry(4000, None)])
-    device = read(reader)
-    process = only_process(device)
-    assert process.memory_bytes is None
-    assert process.problems["memory_bytes"].code is ProblemCode.NOT_SUPPORTED
-    assert device.get(UNATTRIBUTED) is None
-    assert UNATTRIBUTED in device.problems
 
 
 def test_memory_beyond_what_is_installed_is_missing(reader: DeviceReader, fake: FakeNvml) -> None:

@@ -74,11 +74,6 @@ lock.acquire()
 pytestmark = pytest.mark.sampled(2)
 
 
-@pytest.fixture
-def tmp_path(short_path: Path) -> Path:
-    return short_path
-
-
 @pytest.fixture(params=pythons())
 def python(request: pytest.FixtureRequest) -> str:
     return str(request.param)

@@ -33,11 +33,6 @@ print(state["on"], len(state["calls"]), flush=True)
 """
 
 
-@pytest.fixture
-def tmp_path(short_path: Path) -> Path:
-    return short_path
-
-
 def program(on: bool = False, fault: str = "pass", version: str = "2.11.0+cu130") -> str:
     return PROGRAM % {"on": on, "fault": fault, "version": version}
 
