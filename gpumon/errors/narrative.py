@@ -14,7 +14,7 @@ from gpumon.errors.rank import case_of, fixes_of
 from gpumon.errors.reading import LogFailure, NumberedLine
 from gpumon.errors.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
 from gpumon.errors.tracebacks import TracebackFrame
-from gpumon.errors.unknown import KIND_SENTENCES, attachments, kind_of, next_steps
+from gpumon.errors.unknown import KIND_SENTENCES, kind_of, next_steps
 
 _CONTEXTS: Final = {
     ContextState.ALIVE: "The process can continue if it catches the error: its CUDA context is intact.",
@@ -151,7 +151,7 @@ def _unknown_sections(explanation: Explanation) -> Iterator[Section]:
         steps = next_steps(error)
         request = "To have this error added to gpumon, open an issue. A report to any project needs:"
     yield Section(NEXT_STEPS, tuple(fix_blocks(steps)))
-    yield Section("What to attach to a report", (paragraph(request), *fix_blocks(attachments())))
+    yield Section("What to attach to a report", (paragraph(request), *fix_blocks(shared_fixes("unknown-attachments"))))
 
 
 def _other_error(error: LogFailure) -> str:
