@@ -9,7 +9,7 @@ from typing import Final
 from gpumon.core.notebook import NotebookTable
 from gpumon.core.text_table import table
 from gpumon.core.units import bytes_text
-from gpumon.errors.cause import Cause, in_place
+from gpumon.errors.cause import Cause, in_place, may_lead_to
 from gpumon.errors.entry import Fix
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match, OomReport
@@ -196,7 +196,7 @@ def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
     quote = own_words(root.raised.message if root.raised is not None else root.text)
     quoted = [Advice(f"The log says: {quote}")] if quote else []
     if match is None:
-        return quoted + _unknown_steps(root) + _hints(ignored)
+        return quoted + _unknown_steps(root) + _hints(root, ignored)
     fixes = _advice(match.fixes)
     if match.memory is not None:
         return fixes
@@ -205,10 +205,10 @@ def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
     return fixes[:1] + quoted + fixes[1:] if is_chosen else quoted + fixes
 
 
-def _hints(ignored: Sequence[Notice]) -> list[Advice]:
-    """The last warning that an entry has, in case it is the reason of an error that has none."""
+def _hints(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
+    """The last warning that an entry has and that may be the reason of an error that has none."""
     for notice in reversed(ignored):
-        if notice.match is not None and notice.match.fixes:
+        if notice.match is not None and notice.match.fixes and may_lead_to(notice.match, root):
             fix = notice.match.fixes[0]
             return [Advice(f"Line {notice.line:,} may be the reason ({notice.title}): {fix.text}", fix.code)]
     return []

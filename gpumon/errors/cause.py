@@ -78,7 +78,8 @@ def cause_of(reading: LogReading) -> Cause | None:
     failures = reading.open
     if not failures:
         return None
-    graded = [(_ECHO if _is_late(failure, failures) else _grade(failure), failure) for failure in failures]
+    alone = _ranks_without_exception(failures)
+    graded = [(_ECHO if _is_late(item, failures) else _grade(item, alone), item) for item in failures]
     grade = min(grade for grade, _ in graded)
     candidates = [failure for own, failure in graded if own == grade]
     first = _first(candidates, reading.first_failed_rank)
@@ -141,7 +142,15 @@ def in_place(matches: Iterable[Match], reading: LogReading) -> list[Match]:
     return placed
 
 
-def _grade(failure: LogFailure) -> int:
+def _ranks_without_exception(failures: Sequence[LogFailure]) -> set[int]:
+    """The ranks whose lines have no exception, in a log that has no traceback: a known error may have ended one."""
+    if any(failure.raised is not None and failure.raised.has_traceback for failure in failures):
+        return set()
+    raised = {failure.rank for failure in failures if failure.raised is not None}
+    return {failure.rank for failure in failures if failure.rank is not None} - raised
+
+
+def _grade(failure: LogFailure, alone: set[int]) -> int:
     """How much a failure can be a cause: 0 for what ends a process by itself, more for what only reports it."""
     raised, ended = failure.raised, failure.ended
     if raised is not None:
@@ -153,7 +162,7 @@ def _grade(failure: LogFailure) -> int:
             return 1
         return 2 if ended.code in _CRASHES else 5
     if failure.kind is FailureKind.KNOWN:
-        return _ECHO if failure.is_echo else 1
+        return _ECHO if failure.is_echo else int(failure.rank not in alone)
     return 2 if failure.kind is FailureKind.REPORTED else 4
 
 
@@ -185,8 +194,9 @@ def _is_earlier(failure: LogFailure, other: LogFailure) -> bool:
 def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading) -> tuple[LogFailure, bool]:
     """What the first failure goes back to, and whether that was decided by the kind of an error."""
     root = _root_of_chain(first, failures)
+    following = (item for item in failures if item is not root and follows(root, item))
     named = next(
-        (item for item in failures if item is not root and _are_of_one_rank(item, root) and follows(root, item)), None
+        (item for item in following if root.rank is None or _rank_of(item, failures) in {None, root.rank}), None
     )
     if named is not None:
         return named, True
@@ -248,6 +258,13 @@ def _is_linked(failure: LogFailure) -> bool:
     return failure.raised is not None and failure.raised.link is not Link.NONE
 
 
+def _rank_of(failure: LogFailure, failures: Sequence[LogFailure]) -> int | None:
+    """The rank of a failure; a line without one that repeats the error above it belongs to the rank of that one."""
+    ids = {match.error.id for match in failure.matches}
+    above = [item for item in failures if item.line < failure.line and ids & {match.error.id for match in item.matches}]
+    return failure.rank if failure.rank is not None or not above else above[-1].rank
+
+
 def _are_of_one_rank(one: LogFailure, other: LogFailure) -> bool:
     return one.rank is None or other.rank is None or one.rank == other.rank
 
@@ -283,6 +300,15 @@ def follows(failure: LogFailure, earlier: LogFailure) -> bool:
     case = case_of(failure.match.error, failure.match.text, failure.match.values)
     ids = (error_id for error_id, when in failure.match.error.follows if not when or condition(when)(case))
     return earlier.match.error.id in ids
+
+
+def may_lead_to(notice: Match, root: LogFailure) -> bool:
+    """Whether a notice may be the reason of a failure: it is of a kind that ends programs later, or names the same."""
+    told = LogFailure(FailureKind.KNOWN, notice.line, notice.text, notice.rank, matches=(notice,))
+    package = "" if root.raised is None or len(root.raised.package) < _MIN_OBJECT else root.raised.package
+    is_named = _is_about_the_same(root, told) or (bool(package) and package in notice.text)
+    is_later = notice.error.is_leading and not notice.error.is_echo
+    return is_later or (_are_of_one_rank(told, root) and is_named)
 
 
 def _is_about_the_same(failure: LogFailure, earlier: LogFailure) -> bool:

@@ -15,6 +15,8 @@ from gpumon.errors.lazy_pattern import lazy_pattern
 
 _TIME: Final = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _DATE: Final = r"\d{4}[-/]\d\d[-/]\d\d"
+_SHORT_DATE: Final = r"\d[-/](?:\d\d|[A-Z][a-z][a-z])(?:[-/]\d\d(?:\d\d)?)?"
+"""A date without a year, or with the year at its end, behind its first digit."""
 _ZONE: Final = r"(?:Z|[ ]?[+-]\d\d:?\d\d)?"
 _MONTH_DAY: Final = r"[A-Z][a-z][a-z][ ]{1,2}\d{1,2}"
 _STREAM: Final = r"(?:[ ]std(?:out|err)[ ][FP](?=[ ]))?"
@@ -28,13 +30,13 @@ _LEVEL_AFTER_TIME: Final = rf"[ ]+(?:{_LEVELS})\b[:|-]?"
 # because the regular expression engine skips branches whose first character does not match. Only ranks are groups.
 _PREFIX: Final = re.compile(
     rf"""\n[ \t]*(?:{_RANK}:(?=[ ])|[A-Za-z][A-Za-z0-9_.-]{{0,62}}[ ]*\|(?=[ ]))?(?:[ \t]*(?:
-      \d(?:\d{{3}}[-/]\d\d[-/]\d\d[T ]{_TIME}(?:{_LEVEL_AFTER_TIME}|{_ZONE}:?{_STREAM})
-        |\d:\d\d:\d\d(?:[.,]\d+)?(?![\w:)]))
+      \d(?:(?:\d{{3}}[-/]\d\d[-/]\d\d|{_SHORT_DATE})[T ]{_TIME}(?:{_LEVEL_AFTER_TIME}|{_ZONE}:?{_STREAM})
+        |\d:\d\d:\d\d(?:[.,]\d+)?(?::(?=[ ])|(?![\w:)]|[.,]\d)))(?:[ ][|-](?=[ ]))?
      |\[(?:
         (?:default|rank|trainer|worker|gpu)[ :]?{_RANK}\]:?
        |(?:PG[ ][^\]\n]{{0,80}}[ ])?[Rr]ank[: ]{{0,2}}{_RANK}\]:?
        |\d{{1,3}},{_RANK}\]<std(?:out|err)>:
-       |{_DATE}[T ]{_TIME}{_ZONE}\](?:{_LEVEL_AFTER_TIME})?
+       |(?:{_DATE}|\d{_SHORT_DATE})[T ]{_TIME}{_ZONE}\](?:{_LEVEL_AFTER_TIME})?
        |{_TIME}\]
        |[ ]*\d+\.\d{{6}}\]
        |[A-Z][a-z][a-z][ ]{_MONTH_DAY}[ ]{_TIME}[ ]\d{{4}}\]

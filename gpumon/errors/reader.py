@@ -51,6 +51,10 @@ _LATER_SECONDS: Final = 60.0
 _MAX_MESSAGE_LINES: Final = 16
 _WEIGHT: Final = 25
 _LINES_BACK: Final = 40
+_FIRST_LINES: Final = 20
+"""Lines with which a log begins; a program that is started again prints them again."""
+_MIN_FIRST_LINE: Final = 8
+_MIN_AGAIN: Final = 2
 _MAX_LINES_BEFORE: Final = 512
 _MAX_ORDINARY: Final = {FailureKind.LOGGED: 40, FailureKind.REPORTED: 40, FailureKind.KNOWN: 400}
 """Ordinary lines after which an error that is only a line of text was not the end."""
@@ -103,6 +107,8 @@ class LogReader:
         self._lasting: dict[tuple[str, int | None], LogFailure] = {}
         self._run_start = 1
         self._reached: dict[tuple[int | None, str], int] = {}
+        self._first_lines: set[str] = set()
+        self._again = 0
         self._characters = 0
         self._at_end: Match | None = None
 
@@ -145,6 +151,9 @@ class LogReader:
             reading.platform = reading.platform or platform_of(near)
         result = failures_in(block, hits)
         self._keep(result, hits)
+        if not self._characters:
+            texts = block.texts[: min((_FIRST_LINES, *(item.start for item in result.failures)))]
+            self._first_lines = {_shape(text) for text in texts if signs.progress(text) is None}
         position = block.first
         for start, stop, failure in (*result.failures, (block.end, block.end, None)):
             if self._open and start > position:
@@ -236,7 +245,7 @@ class LogReader:
                 return
             if not line.strip():
                 continue
-            if signs.restarts(line) or (signs.starts(block.texts[position]) and self._has_ended()):
+            if signs.restarts(line) or (self._has_ended() and self._starts(block, position)):
                 self._restart(block.numbers[position])
             elif signs.is_success(line):
                 self._survive(lambda item, rank=rank: item.concerns(rank))  # type: ignore[misc]
@@ -249,6 +258,13 @@ class LogReader:
                     self._progress(step, block, position)
                 elif not line[0].isspace():
                     self._ordinary(rank, _WEIGHT if signs.is_information(line) else 1)
+
+    def _starts(self, block: LogBlock, position: int) -> bool:
+        """Whether a program is started: a shell says so, or a log without ranks begins again with its first lines."""
+        shape = _shape(block.texts[position])
+        is_again = not self._reading.ranks and len(shape) >= _MIN_FIRST_LINE and shape in self._first_lines
+        self._again += is_again
+        return self._again >= _MIN_AGAIN or signs.starts(block.texts[position])
 
     def _has_ended(self) -> bool:
         """Whether an open failure ended the program, so that what is started now is another run."""
@@ -318,9 +334,15 @@ class LogReader:
         self._open.clear()
         self._counts.clear()
         self._reached.clear()
+        self._again = 0
         self._run_start = number
         self._reading.first_failed_rank = None
         self._reading.works.clear()
+
+
+def _shape(text: str) -> str:
+    """A line without what differs from run to run."""
+    return text.strip().translate(_NO_DIGITS)
 
 
 def _ends_process(failure: LogFailure) -> bool:

@@ -174,8 +174,8 @@ def restarts(line: str) -> bool:
 
 
 def starts(text: str) -> bool:
-    """Whether a line is written when a program is started."""
-    return text[:1] in "+$Ss" and _START.is_in(text)
+    """Whether a line is written when a program is started, such as the prompt of a shell with a command."""
+    return _START.is_in(text, _MAX_LEVEL)
 
 
 def progress(line: str) -> WorkLine | None:

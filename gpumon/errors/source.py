@@ -13,6 +13,7 @@ from gpumon.core.text import safe_text
 
 _CHUNK_BYTES: Final = 1 << 20
 _MAX_FILES: Final = 1024
+_TEXT_BYTES: Final = bytes({0, *b"\a\b\t\n\f\r\x1b", *range(32, 127), *range(128, 256)})
 _HEAD_BYTES: Final = 1 << 13
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _BYTE_ORDER_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -69,11 +70,11 @@ def log_pieces(file: io.BufferedReader, name: str) -> Iterator[bytes]:
         source = BoundedGzipFile(file, _MAX_EXPANSION) if is_gzip else file
         chunk = source.read1(_CHUNK_BYTES)
         decoder = _UTF_16("replace") if chunk.startswith(_BYTE_ORDER_MARKS) else None
-        # A log that was truncated while a process wrote to it may start with zeros.
-        if decoder is None and b"\0" in chunk[:_HEAD_BYTES].strip(b"\0"):
+        if decoder is None and _is_binary(chunk[:_HEAD_BYTES]):
             raise _refused(name, "is not text", "Give the name of a log.")
         while chunk:
-            yield chunk if decoder is None else decoder.decode(chunk).encode("utf-8", "replace")
+            text = chunk if decoder is None else decoder.decode(chunk).encode("utf-8", "replace")
+            yield text.replace(b"\0", b"")
             chunk = source.read1(_CHUNK_BYTES)
     except EOFError:
         return
@@ -81,6 +82,12 @@ def log_pieces(file: io.BufferedReader, name: str) -> Iterator[bytes]:
         raise _unreadable(name, error) from None
     except ExpansionError as error:
         raise _refused(name, str(error), _EXPANSION_REMEDY) from None
+
+
+def _is_binary(head: bytes) -> bool:
+    """Whether data with zeros is no text; a log has them where it was truncated, or where a host crashed."""
+    unreadable = head.decode("utf-8", "replace").count("\ufffd") if b"\0" in head else 0
+    return b"\0" in head and (bool(head.translate(None, _TEXT_BYTES)) or unreadable > len(head) // 50)
 
 
 def _unreadable(name: str, error: Exception) -> CommandError:

@@ -71,6 +71,7 @@ def test_a_compressed_log_and_one_of_powershell_are_read(log: Path, packed: byte
     [
         (None, "no such file or directory"),
         (b"\x7fELF\0\0\1\2\3", "is not text"),
+        (b"\x93\x81\xfa\xa5\0\xc4\xe9", "is not text"),
         (b"\x1f\x8b" + b"no gzip" * 10, "its compressed data is damaged"),
     ],
 )

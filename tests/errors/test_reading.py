@@ -87,6 +87,17 @@ def test_a_restart_begins_a_run() -> None:
     assert answer_of(reading, cause, "train.log").headline.startswith("train.log: run 2 of 2 ended at line ")
 
 
+@pytest.mark.parametrize(
+    "start",
+    ["(env) me@host:~$ python train.py\n", "usage: train.py [-h]\n", "loading the corpus\nusing seed 42\n"],
+)
+def test_a_program_that_is_started_again_begins_a_run(start: str) -> None:
+    begin = "loading the corpus\nusing seed 1\n"
+    text = begin + traceback("ValueError: first") + start + steps(1, 5) + traceback("KeyError: 'x'")
+    assert root_text(text) == "KeyError: 'x'"
+    assert len(read_log(text).runs) == 2
+
+
 def test_a_run_that_succeeds_after_a_restart_is_healthy() -> None:
     text = traceback("ValueError: first") + "Restarting worker group\n" + steps(1, 9) + "Training completed\n"
     assert cause_of(read_log(text)) is None
@@ -176,3 +187,26 @@ def test_the_work_of_a_large_log_is_bounded() -> None:
     assert isinstance(reading, LogReading)
     assert len(reading.open) == 0
     assert len(reading.notices) < 1000
+
+
+@pytest.mark.parametrize(
+    "stamp", ["[2026-03-04 10:20:30] ", "2026-03-04 10:20:30,123 - ", "[04/Mar/2026 10:20:30] ", "03-04 10:20:30 | "]
+)
+def test_a_timestamp_may_stand_before_an_error(stamp: str) -> None:
+    assert root_text(f"{stamp}train.py: error: unrecognized arguments: --lr").startswith("train.py: error: unrec")
+    assert root_text(traceback("ValueError: bad", prefix=stamp)) == "ValueError: bad"
+
+
+def test_a_notice_is_a_hint_only_with_evidence() -> None:
+    warned = "[W socket.cpp:601] [c10d] The IPv6 network addresses of (node1, 29500) cannot be retrieved\n"
+    other = answer(warned + traceback("ValueError: bad"))
+    assert other.otherwise is None or "may be the reason" not in other.otherwise.text
+
+
+def test_no_frame_of_interleaved_tracebacks_is_taken_for_the_other() -> None:
+    one, other = (
+        traceback("ValueError: one"),
+        traceback("KeyError: 'two'", code="y = rows[key]").replace("train", "data"),
+    )
+    mixed = "\n".join(line for pair in zip(one.splitlines(), other.splitlines(), strict=True) for line in pair)
+    assert [failure.frame for failure in read_log(mixed).open] == [None, None]

@@ -1,11 +1,9 @@
 """What every test of the screen stands on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from textual._compositor import Compositor, LayoutUpdate
-from textual.app import App
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 
@@ -13,8 +11,6 @@ from gpumon.session.frame_session import FrameSession
 from gpumon.ui import app
 from tests.ui.probing import FakeWatcher
 from tests.ui.training import Training
-
-DrawAll = Callable[..., LayoutUpdate]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -32,31 +28,6 @@ def stylesheets_parsed_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stylesheet, "_parse_rules", parse_once)
         yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def draw_all() -> Iterator[DrawAll]:
-    """Leaves out complete drawings that are not for a picture: there is no terminal. Returns what draws one."""
-    draw, export = Compositor.render_full_update, App.export_screenshot
-    pictures: list[str] = []
-
-    def draw_if_read(self: Compositor, simplify: bool = False) -> LayoutUpdate | None:
-        if simplify or pictures:
-            return draw(self, simplify)
-        self._dirty_regions.clear()
-        return None
-
-    def export_drawn(self: App[Any], *, title: str | None = None, simplify: bool = False) -> str:
-        pictures.append("")
-        try:
-            return export(self, title=title, simplify=simplify)
-        finally:
-            pictures.pop()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Compositor, "render_full_update", draw_if_read)
-        patch.setattr(App, "export_screenshot", export_drawn)
-        yield draw
 
 
 @pytest.fixture(autouse=True)
