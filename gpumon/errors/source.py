@@ -2,6 +2,7 @@
 
 import codecs
 import io
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,9 @@ from gpumon.core.text import safe_text
 _CHUNK_BYTES: Final = 1 << 20
 _MAX_FILES: Final = 1024
 _HEAD_BYTES: Final = 1 << 13
+_MIN_PIECE: Final = 16
+"""Bytes of text between zeros, on average; UTF-16 and tables of numbers have less."""
+_CONTROL: Final = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _BYTE_ORDER_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """The start of UTF-16, in which PowerShell of Windows writes what is redirected to a file."""
@@ -69,11 +73,11 @@ def log_pieces(file: io.BufferedReader, name: str) -> Iterator[bytes]:
         source = BoundedGzipFile(file, _MAX_EXPANSION) if is_gzip else file
         chunk = source.read1(_CHUNK_BYTES)
         decoder = _UTF_16("replace") if chunk.startswith(_BYTE_ORDER_MARKS) else None
-        # A log that was truncated while a process wrote to it may start with zeros.
-        if decoder is None and b"\0" in chunk[:_HEAD_BYTES].strip(b"\0"):
+        if decoder is None and _is_binary(chunk[:_HEAD_BYTES]):
             raise _refused(name, "is not text", "Give the name of a log.")
         while chunk:
-            yield chunk if decoder is None else decoder.decode(chunk).encode("utf-8", "replace")
+            text = chunk if decoder is None else decoder.decode(chunk).encode("utf-8", "replace")
+            yield text.replace(b"\0", b"")
             chunk = source.read1(_CHUNK_BYTES)
     except EOFError:
         return
@@ -81,6 +85,13 @@ def log_pieces(file: io.BufferedReader, name: str) -> Iterator[bytes]:
         raise _unreadable(name, error) from None
     except ExpansionError as error:
         raise _refused(name, str(error), _EXPANSION_REMEDY) from None
+
+
+def _is_binary(head: bytes) -> bool:
+    """Whether the start of a file is no text; a log has zeros where it was truncated, or where a crash lost a part."""
+    pieces = list(filter(None, head.split(b"\0")))
+    is_short = sum(map(len, pieces)) < _MIN_PIECE * len(pieces)
+    return len(pieces) > 1 and (is_short or _CONTROL.search(head) is not None)
 
 
 def _unreadable(name: str, error: Exception) -> CommandError:
