@@ -9,8 +9,9 @@ from typing import Final
 from gpumon.core.notebook import NotebookTable
 from gpumon.core.text_table import table
 from gpumon.core.units import bytes_text
-from gpumon.errors.cause import Cause, in_place
+from gpumon.errors.cause import Cause, are_about_the_same, in_place
 from gpumon.errors.entry import Fix
+from gpumon.errors.failures import is_lasting
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory_cause import MemoryCause
@@ -196,7 +197,7 @@ def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
     quote = own_words(root.raised.message if root.raised is not None else root.text)
     quoted = [Advice(f"The log says: {quote}")] if quote else []
     if match is None:
-        return quoted + _unknown_steps(root) + _hints(ignored)
+        return quoted + _unknown_steps(root) + _hints(root, ignored)
     fixes = _advice(match.fixes)
     if match.memory is not None:
         return fixes
@@ -205,11 +206,14 @@ def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
     return fixes[:1] + quoted + fixes[1:] if is_chosen else quoted + fixes
 
 
-def _hints(ignored: Sequence[Notice]) -> list[Advice]:
-    """The last warning that an entry has, in case it is the reason of an error that has none."""
+def _hints(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
+    """The last notice that is about the same as an error without an entry, or of a kind that ends programs later."""
     for notice in reversed(ignored):
-        if notice.match is not None and notice.match.fixes:
-            fix = notice.match.fixes[0]
+        match = notice.match
+        if match is None or not match.fixes or len({root.rank, match.rank} - {None}) > 1:
+            continue
+        if is_lasting(match) or are_about_the_same(match.text, root.text):
+            fix = match.fixes[0]
             return [Advice(f"Line {notice.line:,} may be the reason ({notice.title}): {fix.text}", fix.code)]
     return []
 

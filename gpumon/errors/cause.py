@@ -35,7 +35,7 @@ _MAX_LINES_TO_REASON: Final = 5000
 """Lines between NCCL's warning and the error that it explains."""
 _MAX_LINES_BEHIND: Final = 16
 """The same, for a reason that the error names in its last lines."""
-_OBJECT: Final = lazy_pattern(r"[\w./:@-]*[/\d:][\w./:@-]*")
+_OBJECT: Final = lazy_pattern(r"(?<![\w./:@-])[\w./:@-]*[/\d:_][\w./:@-]*\w")
 _MIN_OBJECT: Final = 7
 _NOT_A_NUMBER: Final = lazy_pattern(r"(?i)\b(?:nan|inf|non-?finite)\b")
 
@@ -266,7 +266,7 @@ def _explains(earlier: LogFailure, root: LogFailure) -> bool:
 
 def _is_led_by(root: LogFailure, lasting: LogFailure) -> bool:
     """Whether an error of a kind that ends programs later is the cause of a failure."""
-    if follows(root, lasting) or _is_about_the_same(root, lasting):
+    if follows(root, lasting) or (root.match is None and are_about_the_same(root.text, lasting.text)):
         return True
     is_near = -_MAX_LINES_BEHIND <= root.line - lasting.line <= _MAX_LINES_TO_REASON
     return root.is_echo and not lasting.is_echo and is_near
@@ -285,14 +285,14 @@ def follows(failure: LogFailure, earlier: LogFailure) -> bool:
     return earlier.match.error.id in ids
 
 
-def _is_about_the_same(failure: LogFailure, earlier: LogFailure) -> bool:
-    """Whether both name the same address, port, file or GPU, or both say that a value is not a number."""
-    one, other = (
-        {word.lower() for word in _NOT_A_NUMBER.findall(item.text)}
-        | {word for word in _OBJECT.findall(item.text) if len(word) >= _MIN_OBJECT}
-        for item in (failure, earlier)
+def are_about_the_same(one: str, other: str) -> bool:
+    """Whether two texts have the same address, port, file, name or GPU, or both say that a value is not a number."""
+    words = (
+        {word.lower() for word in _NOT_A_NUMBER.findall(text)}
+        | {word for word in _OBJECT.findall(text) if len(word) >= _MIN_OBJECT}
+        for text in (one, other)
     )
-    return failure.match is None and not one.isdisjoint(other)
+    return not next(words).isdisjoint(next(words))
 
 
 def _may_be_hardware(failure: LogFailure) -> bool:
