@@ -102,6 +102,7 @@ class LogReader:
         self._notices: dict[str, Notice] = {}
         self._lasting: dict[tuple[str, int | None], LogFailure] = {}
         self._run_start = 1
+        self._head: list[str] = []
         self._reached: dict[tuple[int | None, str], int] = {}
         self._characters = 0
         self._at_end: Match | None = None
@@ -145,6 +146,8 @@ class LogReader:
             reading.platform = reading.platform or platform_of(near)
         result = failures_in(block, hits)
         self._keep(result, hits)
+        first = next((start for start, _, failure in result.failures if failure is not None), block.end)
+        self._head = self._head or _head(block, block.first, first)
         position = block.first
         for start, stop, failure in (*result.failures, (block.end, block.end, None)):
             if self._open and start > position:
@@ -236,7 +239,8 @@ class LogReader:
                 return
             if not line.strip():
                 continue
-            if signs.restarts(line) or (signs.starts(block.texts[position]) and self._has_ended()):
+            is_start = signs.starts(block.texts[position]) or self._is_first_line(block, position)
+            if signs.restarts(line) or (is_start and self._has_ended()):
                 self._restart(block.numbers[position])
             elif signs.is_success(line):
                 self._survive(lambda item, rank=rank: item.concerns(rank))  # type: ignore[misc]
@@ -249,6 +253,11 @@ class LogReader:
                     self._progress(step, block, position)
                 elif not line[0].isspace():
                     self._ordinary(rank, _WEIGHT if signs.is_information(line) else 1)
+
+    def _is_first_line(self, block: LogBlock, position: int) -> bool:
+        """Whether the first lines of the log begin again here."""
+        is_same = len(self._head) > 1 and block.texts[position].translate(_NO_DIGITS).strip() == self._head[0]
+        return is_same and _head(block, position, position + _LINES_BACK) == self._head
 
     def _has_ended(self) -> bool:
         """Whether an open failure ended the program, so that what is started now is another run."""
@@ -321,6 +330,12 @@ class LogReader:
         self._run_start = number
         self._reading.first_failed_rank = None
         self._reading.works.clear()
+
+
+def _head(block: LogBlock, start: int, end: int) -> list[str]:
+    """The first two different lines that are no progress, without digits."""
+    lines = (line.translate(_NO_DIGITS).strip() for line in block.texts[start:end] if signs.progress(line) is None)
+    return list(islice(dict.fromkeys(filter(None, lines)), 2))
 
 
 def _ends_process(failure: LogFailure) -> bool:

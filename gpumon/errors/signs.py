@@ -175,7 +175,7 @@ def restarts(line: str) -> bool:
 
 def starts(text: str) -> bool:
     """Whether a line is written when a program is started."""
-    return text[:1] in "+$Ss" and _START.is_in(text)
+    return _START.is_in(text)
 
 
 def progress(line: str) -> WorkLine | None:

@@ -87,6 +87,27 @@ def test_a_restart_begins_a_run() -> None:
     assert answer_of(reading, cause, "train.log").headline.startswith("train.log: run 2 of 2 ended at line ")
 
 
+@pytest.mark.parametrize("start", ["(base) me@host:~/x$ python train.py", "usage: train.py [-h]", ""])
+def test_a_run_begins_without_a_banner(start: str) -> None:
+    head = f"{start}\nLoading 100 shards\nModel on cuda\n".lstrip("\n")
+    reading = read_log(head + traceback("ValueError: first") + head + traceback("KeyError: 'b'"))
+    assert [run.first_line for run in reading.runs] == [1, 5 + head.count("\n")]
+    assert [failure.text for failure in reading.open] == ["KeyError: 'b'"]
+
+
+def test_a_command_after_a_failure_is_no_run() -> None:
+    assert (
+        root_text(traceback("ValueError: first") + "me@host:~$ python -m pip list\nnumpy 1.26\n") == "ValueError: first"
+    )
+
+
+def test_a_notice_may_be_the_reason_only_if_it_is_about_the_same() -> None:
+    notice = "Cannot import /ComfyUI/custom_nodes/ComfyUI-Foo module for custom nodes: No module named 'foo'\n"
+    for message, is_shown in (("/ComfyUI/custom_nodes/ComfyUI-Foo has no nodes", True), ("no nodes", False)):
+        given = answer(notice + traceback(f"PluginError: {message}"))
+        assert ("may be the reason" in str(given.otherwise)) is is_shown
+
+
 def test_a_run_that_succeeds_after_a_restart_is_healthy() -> None:
     text = traceback("ValueError: first") + "Restarting worker group\n" + steps(1, 9) + "Training completed\n"
     assert cause_of(read_log(text)) is None
