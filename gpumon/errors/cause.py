@@ -78,7 +78,8 @@ def cause_of(reading: LogReading) -> Cause | None:
     failures = reading.open
     if not failures:
         return None
-    graded = [(_ECHO if _is_late(failure, failures) else _grade(failure), failure) for failure in failures]
+    raised = {failure.rank for failure in failures if failure.raised is not None}
+    graded = [(_ECHO if _is_late(failure, failures) else _grade(failure, raised), failure) for failure in failures]
     grade = min(grade for grade, _ in graded)
     candidates = [failure for own, failure in graded if own == grade]
     first = _first(candidates, reading.first_failed_rank)
@@ -141,8 +142,11 @@ def in_place(matches: Iterable[Match], reading: LogReading) -> list[Match]:
     return placed
 
 
-def _grade(failure: LogFailure) -> int:
-    """How much a failure can be a cause: 0 for what ends a process by itself, more for what only reports it."""
+def _grade(failure: LogFailure, raised_by: set[int | None]) -> int:
+    """How much a failure can be a cause: 0 for what ends a process by itself, more for what only reports it.
+
+    A known error without an exception may not end its program, unless another rank than its own raised one.
+    """
     raised, ended = failure.raised, failure.ended
     if raised is not None:
         if failure.is_echo or failure.is_report or not (raised.message or raised.has_traceback):
@@ -153,7 +157,7 @@ def _grade(failure: LogFailure) -> int:
             return 1
         return 2 if ended.code in _CRASHES else 5
     if failure.kind is FailureKind.KNOWN:
-        return _ECHO if failure.is_echo else 1
+        return _ECHO if failure.is_echo else int(bool(raised_by & {None, failure.rank}) or not raised_by)
     return 2 if failure.kind is FailureKind.REPORTED else 4
 
 

@@ -181,7 +181,7 @@ class LogReader:
         key = (failure.kind, name, known, failure.rank)
         count, raised = self._counts[key], failure.raised
         self._counts[key] += 1
-        is_continued = bool(count) and failure.kind is FailureKind.KNOWN and self._continues(failure)
+        is_continued = failure.kind is FailureKind.KNOWN and self._continues(failure)
         if is_continued or count >= _MAX_ECHOED or len(self._open) >= _MAX_OPEN:
             return
         if raised is not None and raised.is_caught:
@@ -211,13 +211,12 @@ class LogReader:
         """Whether a line continues the message of an open failure, to which its values then belong."""
         for item in reversed(self._open):
             first = item.failure
-            if first.kind is failure.kind and failure.line - first.line > _MAX_MESSAGE_LINES:
-                return False
-            if first.rank == failure.rank and first.match is not None and failure.match is not None:
-                is_same = first.match.error.id == failure.match.error.id and first.kind is failure.kind
-                if is_same:
-                    item.failure = replace(first, matches=(with_values(first.match, failure.match), *first.matches[1:]))
-                    return True
+            if failure.line - first.line > _MAX_MESSAGE_LINES:
+                break
+            match = first.match if failure.rank in {None, first.rank} else None
+            if match is not None and failure.match is not None and match.error is failure.match.error:
+                item.failure = replace(first, matches=(with_values(match, failure.match), *first.matches[1:]))
+                return True
         return False
 
     def _offset(self, block: LogBlock, position: int) -> int:
