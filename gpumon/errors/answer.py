@@ -210,7 +210,7 @@ def _hints(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
     """The last notice that is about the same as an error without an entry, or of a kind that ends programs later."""
     for notice in reversed(ignored):
         match = notice.match
-        if match is None or not match.fixes or len({root.rank, match.rank} - {None}) > 1:
+        if match is None or not match.fixes or not root.concerns(match.rank):
             continue
         if is_lasting(match) or are_about_the_same(match.text, root.text):
             fix = match.fixes[0]

@@ -38,8 +38,6 @@ _MAX_LINES_BEHIND: Final = 16
 _OBJECT: Final = lazy_pattern(r"(?<![\w./:@-])[\w./:@-]*[/\d:_][\w./:@-]*\w")
 _MIN_OBJECT: Final = 7
 _NOT_A_NUMBER: Final = lazy_pattern(r"(?i)\b(?:nan|inf|non-?finite)\b")
-
-
 _ECHO: Final = 3
 """From this grade on, failures only follow from others."""
 
@@ -143,10 +141,7 @@ def in_place(matches: Iterable[Match], reading: LogReading) -> list[Match]:
 
 
 def _grade(failure: LogFailure, raised_by: set[int | None]) -> int:
-    """How much a failure can be a cause: 0 for what ends a process by itself, more for what only reports it.
-
-    A known error without an exception may not end its program, unless another rank than its own raised one.
-    """
+    """How much a failure can be a cause: 0 for what ends a process by itself, more for what only reports it."""
     raised, ended = failure.raised, failure.ended
     if raised is not None:
         if failure.is_echo or failure.is_report or not (raised.message or raised.has_traceback):
@@ -157,6 +152,7 @@ def _grade(failure: LogFailure, raised_by: set[int | None]) -> int:
             return 1
         return 2 if ended.code in _CRASHES else 5
     if failure.kind is FailureKind.KNOWN:
+        # it may not have ended its program, unless no exception did
         return _ECHO if failure.is_echo else int(bool(raised_by & {None, failure.rank}) or not raised_by)
     return 2 if failure.kind is FailureKind.REPORTED else 4
 
@@ -190,7 +186,7 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
     """What the first failure goes back to, and whether that was decided by the kind of an error."""
     root = _root_of_chain(first, failures)
     named = next(
-        (item for item in failures if item is not root and _are_of_one_rank(item, root) and follows(root, item)), None
+        (item for item in failures if item is not root and item.concerns(root.rank) and follows(root, item)), None
     )
     if named is not None:
         return named, True
@@ -238,30 +234,17 @@ def _links(failure: LogFailure, failures: Sequence[LogFailure]) -> list[LogFailu
     """The chain of exceptions that a failure belongs to, the first one first."""
     if failure.raised is None:
         return [failure]
-    of_rank = [item for item in failures if item.raised is not None and item.rank == failure.rank]
-    start = next(number for number, item in enumerate(of_rank) if item is failure)
-    end = start + 1
-    while start > 0 and _is_linked(of_rank[start]):
-        start -= 1
-    while end < len(of_rank) and _is_linked(of_rank[end]):
-        end += 1
-    return of_rank[start:end]
-
-
-def _is_linked(failure: LogFailure) -> bool:
-    return failure.raised is not None and failure.raised.link is not Link.NONE
-
-
-def _are_of_one_rank(one: LogFailure, other: LogFailure) -> bool:
-    return one.rank is None or other.rank is None or one.rank == other.rank
+    links = [(item, item.raised.link) for item in failures if item.raised is not None and item.rank == failure.rank]
+    index = next(number for number, (item, _) in enumerate(links) if item is failure)
+    heads = [number for number, (_, link) in enumerate(links) if link is Link.NONE]
+    start = max((head for head in heads if head <= index), default=0)
+    end = min((head for head in heads if head > index), default=len(links))
+    return [item for item, _ in links[start:end]]
 
 
 def _explains(earlier: LogFailure, root: LogFailure) -> bool:
-    """Whether there is evidence that an earlier failure, which ended no process by itself, is the cause of another one.
-
-    It is the same error, or its entry says so.
-    """
-    if not _are_of_one_rank(earlier, root):
+    """Whether an earlier failure, which ended no process by itself, is the same error as a later one."""
+    if not earlier.concerns(root.rank):
         return False
     if earlier.raised is not None:
         return root.raised is not None and earlier.raised.message[:120] == root.raised.message[:120] != ""

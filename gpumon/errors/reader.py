@@ -76,10 +76,6 @@ class _Open:
         """Whether it is an exception that ended its process, as far as its form shows."""
         return self.failure.raised is not None and self.failure.raised.is_uncaught
 
-    def concerns(self, rank: int | None) -> bool:
-        """Whether a line of a rank says something about it; lines without a rank may be of any."""
-        return self.failure.rank is None or rank is None or self.failure.rank == rank
-
     @property
     def is_over(self) -> bool:
         """Whether more ordinary lines follow than behind an end; if it is certain, they prove nothing."""
@@ -238,25 +234,24 @@ class LogReader:
                 return
             if not line.strip():
                 continue
-            is_start = signs.starts(block.texts[position]) or self._is_first_line(block, position)
-            if signs.restarts(line) or (is_start and self._has_ended()):
+            if signs.RESTART.is_in(line) or (self._has_ended() and self._is_start(block, position)):
                 self._restart(block.numbers[position])
             elif signs.is_success(line):
-                self._survive(lambda item, rank=rank: item.concerns(rank))  # type: ignore[misc]
+                self._survive(lambda item, rank=rank: item.failure.concerns(rank))  # type: ignore[misc]
             else:
                 if not line[0].isspace():
                     for item in self._open:
-                        item.written += len(line) if item.concerns(rank) else 0
+                        item.written += len(line) if item.failure.concerns(rank) else 0
                 step = signs.progress(line)
                 if step is not None:
                     self._progress(step, block, position)
                 elif not line[0].isspace():
                     self._ordinary(rank, _WEIGHT if signs.is_information(line) else 1)
 
-    def _is_first_line(self, block: LogBlock, position: int) -> bool:
-        """Whether the first lines of the log begin again here."""
-        is_same = len(self._head) > 1 and block.texts[position].translate(_NO_DIGITS).strip() == self._head[0]
-        return is_same and _head(block, position, position + _LINES_BACK) == self._head
+    def _is_start(self, block: LogBlock, position: int) -> bool:
+        """Whether a program is started here, as the line says or the first lines of the log, which begin again."""
+        is_again = len(self._head) > 1 and _head(block, position, position + _LINES_BACK) == self._head
+        return is_again or signs.START.is_in(block.texts[position])
 
     def _has_ended(self) -> bool:
         """Whether an open failure ended the program, so that what is started now is another run."""
@@ -278,8 +273,8 @@ class LogReader:
             self._reached[rank, step.key] = step.number
         offset = self._offset(block, position)
         for item in self._open:
-            item.progress += item.concerns(rank)
-        self._survive(lambda item: item.concerns(rank) and self._goes_on(item, step, block, position, offset))
+            item.progress += item.failure.concerns(rank)
+        self._survive(lambda item: item.failure.concerns(rank) and self._goes_on(item, step, block, position, offset))
 
     def _goes_on(self, item: _Open, step: signs.WorkLine, block: LogBlock, position: int, offset: int) -> bool:
         """Whether progress shows that a failure did not end its process."""
@@ -298,7 +293,7 @@ class LogReader:
     def _ordinary(self, rank: int | None, weight: int) -> None:
         """Counts a line that is neither progress nor a failure; one of a logger counts several times."""
         for item in self._open:
-            item.ordinary += weight if item.concerns(rank) else 0
+            item.ordinary += weight if item.failure.concerns(rank) else 0
         if any(item.is_over for item in self._open):
             self._survive(lambda item: item.is_over)
 

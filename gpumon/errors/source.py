@@ -99,9 +99,8 @@ def _unreadable(name: str, error: Exception) -> CommandError:
     if isinstance(error, OSError) and error.errno is not None:
         codes = {FileNotFoundError: ProblemCode.NOT_FOUND, PermissionError: ProblemCode.NO_PERMISSION}
         code, why = codes.get(type(error), ProblemCode.UNKNOWN), (error.strerror or "unknown error").lower()
-    reason = f"{safe_text(name)} cannot be read: {why}."
-    return CommandError(Problem(code, reason, "Give the name of a log, or - for standard input."), ExitCode.USAGE)
+    return _refused(name, f"cannot be read: {why}", "Give the name of a log, or - for standard input.", code)
 
 
-def _refused(name: str, why: str, remedy: str) -> CommandError:
-    return CommandError(Problem(ProblemCode.INVALID_VALUE, f"{safe_text(name)} {why}.", remedy), ExitCode.USAGE)
+def _refused(name: str, why: str, remedy: str, code: ProblemCode = ProblemCode.INVALID_VALUE) -> CommandError:
+    return CommandError(Problem(code, f"{safe_text(name)} {why}.", remedy), ExitCode.USAGE)

@@ -138,12 +138,23 @@ def exceptions(block: LogBlock, notices: Iterable[int] = ()) -> list[Raised]:
     text = "\n".join(rows.texts)
     starts = list(accumulate((len(line) + 1 for line in rows.texts), initial=0))
     below: list[Raised] = []
+    is_open = False
     for header in dict.fromkeys(_row_of(match, starts) for match in _ends_of(re.finditer(re.escape(TRACEBACK), text))):
         item = _below_traceback(rows, header, below[-1] if below else None)
-        below += [] if item is None else [item]
+        if item is not None:
+            is_mixed = is_open and _has_two_ends(rows, item)
+            below.append(item._replace(frame=None, raising=None, package="") if is_mixed else item)
+        is_open = item is None
     bare = [(_row_of(match, starts), match) for match in _ends_of(_BARE.finditer(text))]
     taken = {row for item in below for row in range(item.first_row, item.end_row)}
     return sorted((*below, *_bare_exceptions(rows, bare, taken)), key=lambda item: item.row)
+
+
+def _has_two_ends(rows: RankLines, item: Raised) -> bool:
+    """Whether another exception ends in or closely below a traceback, whose frames then may be of either."""
+    below = range(item.end_row, min(rows.of_rank(item.row).stop, item.end_row + _LINES_OF_PLACE))
+    near = "\n".join(map(rows.texts.__getitem__, (*range(item.first_row + 1, item.row), *below)))
+    return re.search(rf"^{_CLASS}(?::\s|$)", near.partition(TRACEBACK)[0], re.MULTILINE) is not None
 
 
 def _without(rows: RankLines, notices: Iterable[int]) -> RankLines:
@@ -193,7 +204,7 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
         match = _EXCEPTION.match(stripped) or (_ANY_EXCEPTION.match(stripped) if is_below_body and frames else None)
         is_none = match is None or match[1].isupper() or (match[1].islower() and "." not in match[1])
         if match is not None and not is_none and not _goes_on(rows, row, end, base):
-            return _raised(rows, header, row, match, frames=frames, previous=previous)
+            return _raised(rows, header, row, match, frames=frames, link=_link(rows, header, previous))
         foreign += 1
         is_below_body = False
         if foreign > _MAX_FOREIGN_LINES:
@@ -223,17 +234,10 @@ def _goes_on(rows: RankLines, row: int, end: int, base: int) -> bool:
 
 
 def _raised(
-    rows: RankLines,
-    header: int,
-    row: int,
-    match: re.Match[str],
-    *,
-    frames: Sequence[TracebackFrame],
-    previous: Raised | None,
+    rows: RankLines, header: int, row: int, match: re.Match[str], *, frames: Sequence[TracebackFrame], link: Link
 ) -> Raised:
     message, end_row = _message(rows, row, match.end(), header)
     above = _above(rows, header)
-    link = _link(rows, header, previous)
     before = rows.texts[header].partition(TRACEBACK)[0]
     is_caught = CAUGHT_ABOVE.is_in(above)
     is_plain = (not before or "%|" in before) and not is_caught
@@ -348,7 +352,8 @@ def _bare_exceptions(
         near = range(last_end, min(rows.of_rank(row).stop, last_end + _MAX_STACK_LINES))  # innermost frame first
         if not match["fatal"]:  # an error of syntax has its place above it
             near = range(row - 1, max(rows.of_rank(row).start, row - _LINES_OF_PLACE) - 1, -1)
-        frames = [frame for other in near if (frame := _frame(rows.texts[other], rows, other, 0)) is not None]
+        places = (_frame(rows.texts[other], rows, other, 0) for other in near if other not in taken)
+        frames = [frame for frame in places if frame is not None]
         frame = next((frame for frame in frames if frame.is_own or not match["fatal"]), frames[0] if frames else None)
         is_end = bool(match["thrown"] or match["fatal"])
         yield Raised(safe_text(name, _MAX_TEXT), message, row, row, last_end, frame, frame, is_uncaught=is_end)

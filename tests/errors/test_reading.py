@@ -149,6 +149,17 @@ def test_the_error_of_a_worker_is_the_one_that_it_raised() -> None:
     assert root_text(text) == "ValueError: image 7 is empty"
 
 
+def test_frames_of_interleaved_tracebacks_are_not_confused() -> None:
+    first, second = (
+        ["Traceback (most recent call last):", f'  File "/home/u/{name}.py", line 3, in <module>\n    {name}()']
+        for name in ("alpha", "beta")
+    )
+    both = [*zip(first, second, strict=True), ("KeyError: 'alpha'", "ValueError: beta")]
+    for one, other in ((0, 1), (1, 0)):
+        log = "\n".join(f"{pair[one]}\n{pair[other]}" for pair in both)
+        assert [failure.frame for failure in read_log(log).open] == [None] * 2
+
+
 def test_a_signal_is_the_end_if_nothing_else_is() -> None:
     cause = cause_in(steps(1, 20) + "Segmentation fault (core dumped)\n")
     assert cause.root.match is not None or cause.root.kind is FailureKind.ENDED
