@@ -81,8 +81,8 @@ def _report(folder: Path, program: str, command: tuple[str, ...], environment: d
 
     dumps = dict.fromkeys(_DUMP_VARIABLES, str(folder.absolute() / DUMPS))
     own = {**dumps, "TORCH_NCCL_DUMP_ON_TIMEOUT": "1", "PYTHONUNBUFFERED": "1"}
-    status = watch_run(folder, program, command, {**own, **environment}, write_report)
-    click.echo(f"gpumon: The report is {folder / 'report.html'}.", err=True)
+    status, failure = watch_run(folder, program, command, {**own, **environment}, write_report)
+    click.echo(f"gpumon: {failure or f'The report is {folder}/report.html.'}", err=True)
     return status if status >= 0 else SIGNAL_BASE - status
 
 

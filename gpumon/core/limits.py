@@ -1,4 +1,4 @@
-"""Errors that mean that this process has reached a limit: open files, memory, threads or processes."""
+"""Errors that mean that this process has reached a limit: open files, memory, disk space, threads or processes."""
 
 import errno
 import resource
@@ -22,6 +22,8 @@ def limit_problem(error: BaseException) -> Problem | None:
     is_import = isinstance(error, ImportError) and any(words in text for words in _MEMORY_WORDS)
     if isinstance(error, MemoryError) or code == errno.ENOMEM or is_import:
         return _problem("The system gives this process no more memory.", "Raise the limit: ulimit -v unlimited.")
+    if code in {errno.ENOSPC, errno.EDQUOT}:
+        return _problem("The disk is full, or the quota of this user is used up.", "Free some space there.")
     if code == errno.EAGAIN or _THREAD_WORDS in text:
         reason = "The system starts no more threads or processes for gpumon."
         return _problem(reason, "Raise the limits on processes (ulimit -u) and on memory (ulimit -v).")

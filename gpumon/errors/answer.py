@@ -9,9 +9,8 @@ from typing import Final
 from gpumon.core.notebook import NotebookTable
 from gpumon.core.text_table import table
 from gpumon.core.units import bytes_text
-from gpumon.errors.cause import Cause, are_about_the_same, in_place
+from gpumon.errors.cause import Cause, in_place, may_lead_to
 from gpumon.errors.entry import Fix
-from gpumon.errors.failures import is_lasting
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory_cause import MemoryCause
@@ -207,13 +206,10 @@ def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
 
 
 def _hints(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
-    """The last notice that is about the same as an error without an entry, or of a kind that ends programs later."""
+    """The last warning that an entry has and that may be the reason of an error that has none."""
     for notice in reversed(ignored):
-        match = notice.match
-        if match is None or not match.fixes or not root.concerns(match.rank):
-            continue
-        if is_lasting(match) or are_about_the_same(match.text, root.text):
-            fix = match.fixes[0]
+        if notice.match is not None and notice.match.fixes and may_lead_to(notice.match, root):
+            fix = notice.match.fixes[0]
             return [Advice(f"Line {notice.line:,} may be the reason ({notice.title}): {fix.text}", fix.code)]
     return []
 

@@ -35,9 +35,11 @@ _MAX_LINES_TO_REASON: Final = 5000
 """Lines between NCCL's warning and the error that it explains."""
 _MAX_LINES_BEHIND: Final = 16
 """The same, for a reason that the error names in its last lines."""
-_OBJECT: Final = lazy_pattern(r"(?<![\w./:@-])[\w./:@-]*[/\d:_][\w./:@-]*\w")
+_OBJECT: Final = lazy_pattern(r"[\w./:@-]*[/\d:][\w./:@-]*")
 _MIN_OBJECT: Final = 7
 _NOT_A_NUMBER: Final = lazy_pattern(r"(?i)\b(?:nan|inf|non-?finite)\b")
+
+
 _ECHO: Final = 3
 """From this grade on, failures only follow from others."""
 
@@ -76,8 +78,8 @@ def cause_of(reading: LogReading) -> Cause | None:
     failures = reading.open
     if not failures:
         return None
-    raised = {failure.rank for failure in failures if failure.raised is not None}
-    graded = [(_ECHO if _is_late(failure, failures) else _grade(failure, raised), failure) for failure in failures]
+    alone = _ranks_without_exception(failures)
+    graded = [(_ECHO if _is_late(item, failures) else _grade(item, alone), item) for item in failures]
     grade = min(grade for grade, _ in graded)
     candidates = [failure for own, failure in graded if own == grade]
     first = _first(candidates, reading.first_failed_rank)
@@ -140,7 +142,15 @@ def in_place(matches: Iterable[Match], reading: LogReading) -> list[Match]:
     return placed
 
 
-def _grade(failure: LogFailure, raised_by: set[int | None]) -> int:
+def _ranks_without_exception(failures: Sequence[LogFailure]) -> set[int]:
+    """The ranks whose lines have no exception, in a log that has no traceback: a known error may have ended one."""
+    if any(failure.raised is not None and failure.raised.has_traceback for failure in failures):
+        return set()
+    raised = {failure.rank for failure in failures if failure.raised is not None}
+    return {failure.rank for failure in failures if failure.rank is not None} - raised
+
+
+def _grade(failure: LogFailure, alone: set[int]) -> int:
     """How much a failure can be a cause: 0 for what ends a process by itself, more for what only reports it."""
     raised, ended = failure.raised, failure.ended
     if raised is not None:
@@ -152,8 +162,7 @@ def _grade(failure: LogFailure, raised_by: set[int | None]) -> int:
             return 1
         return 2 if ended.code in _CRASHES else 5
     if failure.kind is FailureKind.KNOWN:
-        # it may not have ended its program, unless no exception did
-        return _ECHO if failure.is_echo else int(bool(raised_by & {None, failure.rank}) or not raised_by)
+        return _ECHO if failure.is_echo else int(failure.rank not in alone)
     return 2 if failure.kind is FailureKind.REPORTED else 4
 
 
@@ -185,8 +194,9 @@ def _is_earlier(failure: LogFailure, other: LogFailure) -> bool:
 def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading) -> tuple[LogFailure, bool]:
     """What the first failure goes back to, and whether that was decided by the kind of an error."""
     root = _root_of_chain(first, failures)
+    following = (item for item in failures if item is not root and follows(root, item))
     named = next(
-        (item for item in failures if item is not root and item.concerns(root.rank) and follows(root, item)), None
+        (item for item in following if root.rank is None or _rank_of(item, failures) in {None, root.rank}), None
     )
     if named is not None:
         return named, True
@@ -234,17 +244,37 @@ def _links(failure: LogFailure, failures: Sequence[LogFailure]) -> list[LogFailu
     """The chain of exceptions that a failure belongs to, the first one first."""
     if failure.raised is None:
         return [failure]
-    links = [(item, item.raised.link) for item in failures if item.raised is not None and item.rank == failure.rank]
-    index = next(number for number, (item, _) in enumerate(links) if item is failure)
-    heads = [number for number, (_, link) in enumerate(links) if link is Link.NONE]
-    start = max((head for head in heads if head <= index), default=0)
-    end = min((head for head in heads if head > index), default=len(links))
-    return [item for item, _ in links[start:end]]
+    of_rank = [item for item in failures if item.raised is not None and item.rank == failure.rank]
+    start = next(number for number, item in enumerate(of_rank) if item is failure)
+    end = start + 1
+    while start > 0 and _is_linked(of_rank[start]):
+        start -= 1
+    while end < len(of_rank) and _is_linked(of_rank[end]):
+        end += 1
+    return of_rank[start:end]
+
+
+def _is_linked(failure: LogFailure) -> bool:
+    return failure.raised is not None and failure.raised.link is not Link.NONE
+
+
+def _rank_of(failure: LogFailure, failures: Sequence[LogFailure]) -> int | None:
+    """The rank of a failure; a line without one that repeats the error above it belongs to the rank of that one."""
+    ids = {match.error.id for match in failure.matches}
+    above = [item for item in failures if item.line < failure.line and ids & {match.error.id for match in item.matches}]
+    return failure.rank if failure.rank is not None or not above else above[-1].rank
+
+
+def _are_of_one_rank(one: LogFailure, other: LogFailure) -> bool:
+    return one.rank is None or other.rank is None or one.rank == other.rank
 
 
 def _explains(earlier: LogFailure, root: LogFailure) -> bool:
-    """Whether an earlier failure, which ended no process by itself, is the same error as a later one."""
-    if not earlier.concerns(root.rank):
+    """Whether there is evidence that an earlier failure, which ended no process by itself, is the cause of another one.
+
+    It is the same error, or its entry says so.
+    """
+    if not _are_of_one_rank(earlier, root):
         return False
     if earlier.raised is not None:
         return root.raised is not None and earlier.raised.message[:120] == root.raised.message[:120] != ""
@@ -253,7 +283,7 @@ def _explains(earlier: LogFailure, root: LogFailure) -> bool:
 
 def _is_led_by(root: LogFailure, lasting: LogFailure) -> bool:
     """Whether an error of a kind that ends programs later is the cause of a failure."""
-    if follows(root, lasting) or (root.match is None and are_about_the_same(root.text, lasting.text)):
+    if follows(root, lasting) or _is_about_the_same(root, lasting):
         return True
     is_near = -_MAX_LINES_BEHIND <= root.line - lasting.line <= _MAX_LINES_TO_REASON
     return root.is_echo and not lasting.is_echo and is_near
@@ -272,14 +302,23 @@ def follows(failure: LogFailure, earlier: LogFailure) -> bool:
     return earlier.match.error.id in ids
 
 
-def are_about_the_same(one: str, other: str) -> bool:
-    """Whether two texts have the same address, port, file, name or GPU, or both say that a value is not a number."""
-    words = (
-        {word.lower() for word in _NOT_A_NUMBER.findall(text)}
-        | {word for word in _OBJECT.findall(text) if len(word) >= _MIN_OBJECT}
-        for text in (one, other)
+def may_lead_to(notice: Match, root: LogFailure) -> bool:
+    """Whether a notice may be the reason of a failure: it is of a kind that ends programs later, or names the same."""
+    known = LogFailure(FailureKind.KNOWN, notice.line, notice.text, notice.rank, matches=(notice,))
+    package = "" if root.raised is None or len(root.raised.package) < _MIN_OBJECT else root.raised.package
+    is_named = _is_about_the_same(root, known) or (bool(package) and package in notice.text)
+    is_later = notice.error.is_leading and not notice.error.is_echo
+    return is_later or (_are_of_one_rank(known, root) and is_named)
+
+
+def _is_about_the_same(failure: LogFailure, earlier: LogFailure) -> bool:
+    """Whether both name the same address, port, file or GPU, or both say that a value is not a number."""
+    one, other = (
+        {word.lower() for word in _NOT_A_NUMBER.findall(item.text)}
+        | {word for word in _OBJECT.findall(item.text) if len(word) >= _MIN_OBJECT}
+        for item in (failure, earlier)
     )
-    return not next(words).isdisjoint(next(words))
+    return failure.match is None and not one.isdisjoint(other)
 
 
 def _may_be_hardware(failure: LogFailure) -> bool:

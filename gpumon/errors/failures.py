@@ -165,9 +165,9 @@ def _add_others(block: LogBlock, covered: set[int], result: BlockFailures) -> No
         if position in covered or not block.first <= position < block.end:
             continue
         line, text = block.lines[position], block.texts[position]
-        first = signs.FAILED_RANK.search(text)
+        first = signs.first_failed_rank(text)
         if first is not None:
-            result.first_failed_rank = int(first[1])
+            result.first_failed_rank = first
             continue
         ended = signs.ended(line, text)
         if ended is not None:

@@ -16,7 +16,9 @@ from gpumon.errors.lazy_pattern import lazy_pattern
 _TIME: Final = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _ZONE: Final = r"(?:Z|[ ]?[+-]\d\d:?\d\d)?"
 _MONTH_DAY: Final = r"[A-Z][a-z][a-z][ ]{1,2}\d{1,2}"
-_DATE: Final = rf"(?:\d\d(?:\d\d)?[-/.]\d\d(?:[-/.]\d\d(?:\d\d)?)?|{_MONTH_DAY}(?:[ ]\d{{4}})?)[T ,]{{1,2}}"
+_DATE: Final = (
+    rf"(?:\d\d(?:\d\d)?[-/.](?:\d\d|[A-Z][a-z][a-z])(?:[-/.]\d\d(?:\d\d)?)?|{_MONTH_DAY}(?:[ ]\d{{4}})?)[T ,]{{1,2}}"
+)
 _SEPARATOR: Final = r"(?:[ ][-|>](?=[ ]))?"
 _STREAM: Final = r"(?:[ ]std(?:out|err)[ ][FP](?=[ ]))?"
 """What a container runtime of Kubernetes writes after the timestamp."""
@@ -29,7 +31,8 @@ _LEVEL_AFTER_TIME: Final = rf"[ ]+(?:{_LEVELS})\b(?:[:|-]|[ ]+[|-](?=[ ]))?"
 # because the regular expression engine skips branches whose first character does not match. Only ranks are groups.
 _PREFIX: Final = re.compile(
     rf"""\n[ \t]*(?:{_RANK}:(?=[ ])|[A-Za-z][A-Za-z0-9_.-]{{0,62}}[ ]*\|(?=[ ]))?(?:[ \t]*(?:
-      (?=\d)(?:{_DATE}{_TIME}{_ZONE}:?{_STREAM}{_SEPARATOR}(?:{_LEVEL_AFTER_TIME})?|{_TIME}(?![\w:)]){_SEPARATOR})
+      (?=\d)(?:{_DATE}{_TIME}{_ZONE}:?{_STREAM}{_SEPARATOR}(?:{_LEVEL_AFTER_TIME})?
+        |{_TIME}(?::(?=[ ])|(?![\w:)]|[.,]\d)){_SEPARATOR})
      |\[(?:
         (?:default|rank|trainer|worker|gpu)[ :]?{_RANK}\]:?
        |(?:PG[ ][^\]\n]{{0,80}}[ ])?[Rr]ank[: ]{{0,2}}{_RANK}\]:?

@@ -51,6 +51,10 @@ _LATER_SECONDS: Final = 60.0
 _MAX_MESSAGE_LINES: Final = 16
 _WEIGHT: Final = 25
 _LINES_BACK: Final = 40
+_FIRST_LINES: Final = 20
+"""Lines with which a log begins; a program that is started again prints them again."""
+_MIN_FIRST_LINE: Final = 8
+_MIN_AGAIN: Final = 2
 _MAX_LINES_BEFORE: Final = 512
 _MAX_ORDINARY: Final = {FailureKind.LOGGED: 40, FailureKind.REPORTED: 40, FailureKind.KNOWN: 400}
 """Ordinary lines after which an error that is only a line of text was not the end."""
@@ -76,6 +80,10 @@ class _Open:
         """Whether it is an exception that ended its process, as far as its form shows."""
         return self.failure.raised is not None and self.failure.raised.is_uncaught
 
+    def concerns(self, rank: int | None) -> bool:
+        """Whether a line of a rank says something about it; lines without a rank may be of any."""
+        return self.failure.rank is None or rank is None or self.failure.rank == rank
+
     @property
     def is_over(self) -> bool:
         """Whether more ordinary lines follow than behind an end; if it is certain, they prove nothing."""
@@ -98,8 +106,9 @@ class LogReader:
         self._notices: dict[str, Notice] = {}
         self._lasting: dict[tuple[str, int | None], LogFailure] = {}
         self._run_start = 1
-        self._head: list[str] = []
         self._reached: dict[tuple[int | None, str], int] = {}
+        self._first_lines: set[str] = set()
+        self._again = 0
         self._characters = 0
         self._at_end: Match | None = None
 
@@ -142,8 +151,9 @@ class LogReader:
             reading.platform = reading.platform or platform_of(near)
         result = failures_in(block, hits)
         self._keep(result, hits)
-        first = next((start for start, _, failure in result.failures if failure is not None), block.end)
-        self._head = self._head or _head(block, block.first, first)
+        if not self._characters:
+            texts = block.texts[: min((_FIRST_LINES, *(item.start for item in result.failures)))]
+            self._first_lines = {_shape(text) for text in texts if signs.progress(text) is None}
         position = block.first
         for start, stop, failure in (*result.failures, (block.end, block.end, None)):
             if self._open and start > position:
@@ -177,7 +187,7 @@ class LogReader:
         key = (failure.kind, name, known, failure.rank)
         count, raised = self._counts[key], failure.raised
         self._counts[key] += 1
-        is_continued = failure.kind is FailureKind.KNOWN and self._continues(failure)
+        is_continued = bool(count) and failure.kind is FailureKind.KNOWN and self._continues(failure)
         if is_continued or count >= _MAX_ECHOED or len(self._open) >= _MAX_OPEN:
             return
         if raised is not None and raised.is_caught:
@@ -207,12 +217,13 @@ class LogReader:
         """Whether a line continues the message of an open failure, to which its values then belong."""
         for item in reversed(self._open):
             first = item.failure
-            if failure.line - first.line > _MAX_MESSAGE_LINES:
-                break
-            match = first.match if failure.rank in {None, first.rank} else None
-            if match is not None and failure.match is not None and match.error is failure.match.error:
-                item.failure = replace(first, matches=(with_values(match, failure.match), *first.matches[1:]))
-                return True
+            if first.kind is failure.kind and failure.line - first.line > _MAX_MESSAGE_LINES:
+                return False
+            if first.rank == failure.rank and first.match is not None and failure.match is not None:
+                is_same = first.match.error.id == failure.match.error.id and first.kind is failure.kind
+                if is_same:
+                    item.failure = replace(first, matches=(with_values(first.match, failure.match), *first.matches[1:]))
+                    return True
         return False
 
     def _offset(self, block: LogBlock, position: int) -> int:
@@ -234,24 +245,26 @@ class LogReader:
                 return
             if not line.strip():
                 continue
-            if signs.RESTART.is_in(line) or (self._has_ended() and self._is_start(block, position)):
+            if signs.restarts(line) or (self._has_ended() and self._starts(block, position)):
                 self._restart(block.numbers[position])
             elif signs.is_success(line):
-                self._survive(lambda item, rank=rank: item.failure.concerns(rank))  # type: ignore[misc]
+                self._survive(lambda item, rank=rank: item.concerns(rank))  # type: ignore[misc]
             else:
                 if not line[0].isspace():
                     for item in self._open:
-                        item.written += len(line) if item.failure.concerns(rank) else 0
+                        item.written += len(line) if item.concerns(rank) else 0
                 step = signs.progress(line)
                 if step is not None:
                     self._progress(step, block, position)
                 elif not line[0].isspace():
                     self._ordinary(rank, _WEIGHT if signs.is_information(line) else 1)
 
-    def _is_start(self, block: LogBlock, position: int) -> bool:
-        """Whether a program is started here, as the line says or the first lines of the log, which begin again."""
-        is_again = len(self._head) > 1 and _head(block, position, position + _LINES_BACK) == self._head
-        return is_again or signs.START.is_in(block.texts[position])
+    def _starts(self, block: LogBlock, position: int) -> bool:
+        """Whether a program is started: a shell says so, or a log without ranks begins again with its first lines."""
+        shape = _shape(block.texts[position])
+        is_again = not self._reading.ranks and len(shape) >= _MIN_FIRST_LINE and shape in self._first_lines
+        self._again += is_again
+        return self._again >= _MIN_AGAIN or signs.starts(block.texts[position])
 
     def _has_ended(self) -> bool:
         """Whether an open failure ended the program, so that what is started now is another run."""
@@ -273,8 +286,8 @@ class LogReader:
             self._reached[rank, step.key] = step.number
         offset = self._offset(block, position)
         for item in self._open:
-            item.progress += item.failure.concerns(rank)
-        self._survive(lambda item: item.failure.concerns(rank) and self._goes_on(item, step, block, position, offset))
+            item.progress += item.concerns(rank)
+        self._survive(lambda item: item.concerns(rank) and self._goes_on(item, step, block, position, offset))
 
     def _goes_on(self, item: _Open, step: signs.WorkLine, block: LogBlock, position: int, offset: int) -> bool:
         """Whether progress shows that a failure did not end its process."""
@@ -293,7 +306,7 @@ class LogReader:
     def _ordinary(self, rank: int | None, weight: int) -> None:
         """Counts a line that is neither progress nor a failure; one of a logger counts several times."""
         for item in self._open:
-            item.ordinary += weight if item.failure.concerns(rank) else 0
+            item.ordinary += weight if item.concerns(rank) else 0
         if any(item.is_over for item in self._open):
             self._survive(lambda item: item.is_over)
 
@@ -321,15 +334,15 @@ class LogReader:
         self._open.clear()
         self._counts.clear()
         self._reached.clear()
+        self._again = 0
         self._run_start = number
         self._reading.first_failed_rank = None
         self._reading.works.clear()
 
 
-def _head(block: LogBlock, start: int, end: int) -> list[str]:
-    """The first two different lines that are no progress, without digits."""
-    lines = (line.translate(_NO_DIGITS).strip() for line in block.texts[start:end] if signs.progress(line) is None)
-    return list(islice(dict.fromkeys(filter(None, lines)), 2))
+def _shape(text: str) -> str:
+    """A line without what differs from run to run."""
+    return text.strip().translate(_NO_DIGITS)
 
 
 def _ends_process(failure: LogFailure) -> bool:

@@ -97,10 +97,6 @@ class LogFailure:
         """Whether the failure only follows from another one."""
         return bool(self.matches) and all(match.error.is_echo for match in self.matches)
 
-    def concerns(self, rank: int | None) -> bool:
-        """Whether a line of a rank may say something about it; lines without a rank may be of any."""
-        return self.rank is None or rank is None or self.rank == rank
-
     @property
     def is_report(self) -> bool:
         """Whether it is an exception that reports the failure of another process."""

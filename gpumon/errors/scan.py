@@ -191,7 +191,8 @@ def _clean(data: bytes, first_number: int) -> LogBlock:
     if "\x1b" in text:
         text = _ANSI_ESCAPE.sub("", text)
     for typographic, plain in _QUOTES:
-        text = text.replace(typographic, plain)
+        if typographic in text:
+            text = text.replace(typographic, plain)
     if "^[[" in text:
         text = _CARET_ESCAPE.sub("", text)
     if "\\" in text:

@@ -71,17 +71,11 @@ def sign(name: str) -> Sign:
 
 
 WARNING: Final = sign("warning")
-FAILED_RANK: Final = sign("failed rank")
-"""A line of torchrun's summary, with the rank."""
-RESTART: Final = sign("restart")
-"""A launcher or a scheduler says that it starts the program again."""
-START: Final = sign("start")
-"""A line that is written when a program is started."""
-_CRASH, _EXIT, _PID = sign("crash"), sign("exit"), sign("pid")
+_CRASH, _EXIT, _PID, _FAILED_RANK = sign("crash"), sign("exit"), sign("pid"), sign("failed rank")
 _ERROR_LEVEL, _REPORTED, _SHELL, _GOES_ON = sign("error level"), sign("reported"), sign("shell"), sign("goes on")
 _PASSED, _SUCCESS, _ENDING, _INFORMATION = sign("passed tests"), sign("success"), sign("ending"), sign("information")
-_NEGATION, _DONE, _REQUEST, _BAR = sign("negation"), sign("done"), sign("request"), sign("bar")
-_UNIT, _RATE, _LOSS = sign("unit"), sign("rate"), sign("loss")
+_RESTART, _START, _NEGATION, _DONE = sign("restart"), sign("start"), sign("negation"), sign("done")
+_REQUEST, _BAR, _UNIT, _RATE, _LOSS = sign("request"), sign("bar"), sign("unit"), sign("rate"), sign("loss")
 
 
 class Ended(NamedTuple):
@@ -134,6 +128,12 @@ def _pid(line: str) -> int | None:
     return None if match is None else int(match[match.lastindex or 0])
 
 
+def first_failed_rank(text: str) -> int | None:
+    """The rank in a line of torchrun's summary."""
+    match = _FAILED_RANK.search(text)
+    return None if match is None else int(match[1])
+
+
 def is_reported_error(text: str) -> bool:
     """Whether a line is the error of a compiler, a build, an installer, a scheduler or a command line."""
     match = _REPORTED.pattern.match(text)
@@ -166,6 +166,16 @@ def has_information_level(line: str) -> bool:
 def is_information(line: str) -> bool:
     """Whether a logger wrote a line that reports no failure."""
     return has_information_level(line) and not _ENDING.is_in(line.lower())
+
+
+def restarts(line: str) -> bool:
+    """Whether a launcher or a scheduler says that it starts the program again."""
+    return _RESTART.is_in(line)
+
+
+def starts(text: str) -> bool:
+    """Whether a line is written when a program is started, such as the prompt of a shell with a command."""
+    return _START.is_in(text, _MAX_LEVEL)
 
 
 def progress(line: str) -> WorkLine | None:

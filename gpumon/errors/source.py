@@ -2,7 +2,6 @@
 
 import codecs
 import io
-import re
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,10 +13,8 @@ from gpumon.core.text import safe_text
 
 _CHUNK_BYTES: Final = 1 << 20
 _MAX_FILES: Final = 1024
+_TEXT_BYTES: Final = bytes({0, *b"\a\b\t\n\f\r\x1b", *range(32, 127), *range(128, 256)})
 _HEAD_BYTES: Final = 1 << 13
-_MIN_PIECE: Final = 16
-"""Bytes of text between zeros, on average; UTF-16 and tables of numbers have less."""
-_CONTROL: Final = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _BYTE_ORDER_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """The start of UTF-16, in which PowerShell of Windows writes what is redirected to a file."""
@@ -88,10 +85,9 @@ def log_pieces(file: io.BufferedReader, name: str) -> Iterator[bytes]:
 
 
 def _is_binary(head: bytes) -> bool:
-    """Whether the start of a file is no text; a log has zeros where it was truncated, or where a crash lost a part."""
-    pieces = list(filter(None, head.split(b"\0")))
-    is_short = sum(map(len, pieces)) < _MIN_PIECE * len(pieces)
-    return len(pieces) > 1 and (is_short or _CONTROL.search(head) is not None)
+    """Whether data with zeros is no text; a log has them where it was truncated, or where a host crashed."""
+    unreadable = head.decode("utf-8", "replace").count("\ufffd") if b"\0" in head else 0
+    return b"\0" in head and (bool(head.translate(None, _TEXT_BYTES)) or unreadable > len(head) // 50)
 
 
 def _unreadable(name: str, error: Exception) -> CommandError:
@@ -99,8 +95,9 @@ def _unreadable(name: str, error: Exception) -> CommandError:
     if isinstance(error, OSError) and error.errno is not None:
         codes = {FileNotFoundError: ProblemCode.NOT_FOUND, PermissionError: ProblemCode.NO_PERMISSION}
         code, why = codes.get(type(error), ProblemCode.UNKNOWN), (error.strerror or "unknown error").lower()
-    return _refused(name, f"cannot be read: {why}", "Give the name of a log, or - for standard input.", code)
+    reason = f"{safe_text(name)} cannot be read: {why}."
+    return CommandError(Problem(code, reason, "Give the name of a log, or - for standard input."), ExitCode.USAGE)
 
 
-def _refused(name: str, why: str, remedy: str, code: ProblemCode = ProblemCode.INVALID_VALUE) -> CommandError:
-    return CommandError(Problem(code, f"{safe_text(name)} {why}.", remedy), ExitCode.USAGE)
+def _refused(name: str, why: str, remedy: str) -> CommandError:
+    return CommandError(Problem(ProblemCode.INVALID_VALUE, f"{safe_text(name)} {why}.", remedy), ExitCode.USAGE)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from gpumon.core.text import safe_text
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.scan import LogBlock, RankLines
-from gpumon.errors.signs import WARNING, progress, sign
+from gpumon.errors.signs import WARNING, progress, sign, starts
 
 MODEL_CODE: Final = "transformers_modules"
 """The package in which transformers keeps code that came with a model."""
@@ -138,23 +138,19 @@ def exceptions(block: LogBlock, notices: Iterable[int] = ()) -> list[Raised]:
     text = "\n".join(rows.texts)
     starts = list(accumulate((len(line) + 1 for line in rows.texts), initial=0))
     below: list[Raised] = []
-    is_open = False
+    bare = [(_row_of(match, starts), match) for match in _ends_of(_BARE.finditer(text))]
+    mixed: set[int] = set()
+    open_header: int | None = None
     for header in dict.fromkeys(_row_of(match, starts) for match in _ends_of(re.finditer(re.escape(TRACEBACK), text))):
         item = _below_traceback(rows, header, below[-1] if below else None)
-        if item is not None:
-            is_mixed = is_open and _has_two_ends(rows, item)
-            below.append(item._replace(frame=None, raising=None, package="") if is_mixed else item)
-        is_open = item is None
-    bare = [(_row_of(match, starts), match) for match in _ends_of(_BARE.finditer(text))]
+        if item is not None and open_header is not None and _is_within(rows, open_header, header):
+            others = {row for row, _ in bare if item.row < row <= item.row + _MAX_STACK_LINES}
+            mixed |= others
+            item = item._replace(frame=None, raising=None, package="") if others else item
+        open_header = header if item is None else None
+        below += [] if item is None else [item]
     taken = {row for item in below for row in range(item.first_row, item.end_row)}
-    return sorted((*below, *_bare_exceptions(rows, bare, taken)), key=lambda item: item.row)
-
-
-def _has_two_ends(rows: RankLines, item: Raised) -> bool:
-    """Whether another exception ends in or closely below a traceback, whose frames then may be of either."""
-    below = range(item.end_row, min(rows.of_rank(item.row).stop, item.end_row + _LINES_OF_PLACE))
-    near = "\n".join(map(rows.texts.__getitem__, (*range(item.first_row + 1, item.row), *below)))
-    return re.search(rf"^{_CLASS}(?::\s|$)", near.partition(TRACEBACK)[0], re.MULTILINE) is not None
+    return sorted((*below, *_bare_exceptions(rows, bare, taken, mixed)), key=lambda item: item.row)
 
 
 def _without(rows: RankLines, notices: Iterable[int]) -> RankLines:
@@ -165,6 +161,11 @@ def _without(rows: RankLines, notices: Iterable[int]) -> RankLines:
         if not lines[row][:1].isspace() and not is_raised:
             lines[row] = texts[row] = ""
     return replace(rows, lines=lines, texts=texts)
+
+
+def _is_within(rows: RankLines, outer: int, header: int) -> bool:
+    """Whether a traceback starts among the frames of another one: two threads print at once, line by line."""
+    return outer in rows.of_rank(header) and all(line[:1].isspace() for line in rows.lines[outer + 1 : header])
 
 
 def _ends_of(matches: Iterable[re.Match[str]]) -> list[re.Match[str]]:
@@ -204,7 +205,7 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
         match = _EXCEPTION.match(stripped) or (_ANY_EXCEPTION.match(stripped) if is_below_body and frames else None)
         is_none = match is None or match[1].isupper() or (match[1].islower() and "." not in match[1])
         if match is not None and not is_none and not _goes_on(rows, row, end, base):
-            return _raised(rows, header, row, match, frames=frames, link=_link(rows, header, previous))
+            return _raised(rows, header, row, match, frames=frames, previous=previous)
         foreign += 1
         is_below_body = False
         if foreign > _MAX_FOREIGN_LINES:
@@ -234,10 +235,17 @@ def _goes_on(rows: RankLines, row: int, end: int, base: int) -> bool:
 
 
 def _raised(
-    rows: RankLines, header: int, row: int, match: re.Match[str], *, frames: Sequence[TracebackFrame], link: Link
+    rows: RankLines,
+    header: int,
+    row: int,
+    match: re.Match[str],
+    *,
+    frames: Sequence[TracebackFrame],
+    previous: Raised | None,
 ) -> Raised:
     message, end_row = _message(rows, row, match.end(), header)
     above = _above(rows, header)
+    link = _link(rows, header, previous)
     before = rows.texts[header].partition(TRACEBACK)[0]
     is_caught = CAUGHT_ABOVE.is_in(above)
     is_plain = (not before or "%|" in before) and not is_caught
@@ -298,7 +306,7 @@ def _message(rows: RankLines, row: int, start: int, first_row: int) -> tuple[str
             break
         if text.partition(" ")[0] in heads or progress(text) or WARNING.pattern.search(rows.lines[other]) is not None:
             break
-        if has_prefix is not _has_prefix(rows, other) or _NOT_MESSAGE.pattern.match(text):
+        if has_prefix is not _has_prefix(rows, other) or _NOT_MESSAGE.pattern.match(text) or starts(text):
             break
         parts.append(text)
         end = other + 1
@@ -338,9 +346,9 @@ def _raising_package(frames: Sequence[TracebackFrame]) -> str:
 
 
 def _bare_exceptions(
-    rows: RankLines, matches: Iterable[tuple[int, re.Match[str]]], taken: set[int]
+    rows: RankLines, matches: Iterable[tuple[int, re.Match[str]]], taken: set[int], mixed: set[int]
 ) -> Iterator[Raised]:
-    """Exceptions whose traceback the log does not have, and those of C++."""
+    """Exceptions whose traceback the log does not have, and those of C++; of mixed ones, no frame is certain."""
     last_end = 0
     for row, match in matches:
         if row < last_end or row in taken:
@@ -352,8 +360,8 @@ def _bare_exceptions(
         near = range(last_end, min(rows.of_rank(row).stop, last_end + _MAX_STACK_LINES))  # innermost frame first
         if not match["fatal"]:  # an error of syntax has its place above it
             near = range(row - 1, max(rows.of_rank(row).start, row - _LINES_OF_PLACE) - 1, -1)
-        places = (_frame(rows.texts[other], rows, other, 0) for other in near if other not in taken)
-        frames = [frame for frame in places if frame is not None]
+        near = range(0) if row in mixed else near
+        frames = [frame for other in near if (frame := _frame(rows.texts[other], rows, other, 0)) is not None]
         frame = next((frame for frame in frames if frame.is_own or not match["fatal"]), frames[0] if frames else None)
         is_end = bool(match["thrown"] or match["fatal"])
         yield Raised(safe_text(name, _MAX_TEXT), message, row, row, last_end, frame, frame, is_uncaught=is_end)

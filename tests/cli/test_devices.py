@@ -44,6 +44,7 @@ def uuids_of(nvml_mock: NvmlMock) -> list[str]:
     return [device["uuid"] for device in document["devices"]]
 
 
+@pytest.mark.long
 def test_every_property_is_listed(nvml_mock: NvmlMock, tmp_path: Path) -> None:
     environment = with_cuda(nvml_mock, tmp_path, uuids_of(nvml_mock))
     done = run("devices", "--json", env={**environment, "CUDA_VISIBLE_DEVICES": ""})

@@ -56,6 +56,9 @@ def test_it_serves_every_gpu_and_ends_with_its_collector(nvml_mock: NvmlMock) ->
         text = read(url)
         assert values(text, "gpumon_up") == [1.0]
         assert len(values(text, "gpumon_gpu_power_watts")) == 3
+        assert read(f"{url}?name[]=gpumon_up").splitlines()[-1] == "gpumon_up 1.0"
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            read(f"{url}?name[]=gpumon_uptime")
         if shutil.which("promtool"):
             check = ["promtool", "check", "metrics"]
             assert subprocess.run(check, input=text, capture_output=True, text=True, check=True).stderr == ""
@@ -100,6 +103,7 @@ def test_an_answer_with_escape_sequences_is_not_printed(nvml_mock: NvmlMock) -> 
         assert done.result().returncode == 3
 
 
+@pytest.mark.long
 def test_without_a_driver_it_serves_that(nvml_mock: NvmlMock) -> None:
     with exporting(env=nvml_mock.environment_without_library()) as (_, url):
         assert values(read(url), "gpumon_up") == [0.0]

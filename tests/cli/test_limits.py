@@ -28,6 +28,7 @@ def os_error(code: int) -> OSError:
         (MemoryError(), "ulimit -v"),
         (ImportError("libx.so: failed to map segment from shared object"), "ulimit -v"),
         (RuntimeError("can't start new thread"), "ulimit -u"),
+        (os_error(errno.ENOSPC), "Free some space"),
     ],
 )
 def test_an_error_of_a_limit_is_a_sentence_with_a_remedy(

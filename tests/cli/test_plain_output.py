@@ -99,7 +99,7 @@ def test_commands_write_in_the_encoding_of_the_locale(
     assert not any(IN_UTF_8.search(line) for line in plain_lines)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("colors", [{"NO_COLOR": "1"}, {"TERM": "xterm-16color", "COLORTERM": ""}])
 def test_a_state_is_readable_without_color(nvml_mock: NvmlMock, colors: dict[str, str]) -> None:
     environment = {**nvml_mock.environment(gpus=2, fault="lost:1"), **colors}

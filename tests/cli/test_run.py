@@ -243,6 +243,7 @@ def test_a_mig_instance_is_the_only_device_of_a_run(environment: Environment, tm
     assert "There is no GPU 1:2. Devices of this host: 0, 1, 1:0, 1:1." in unknown.stderr
 
 
+@pytest.mark.long
 def test_without_a_gpu_a_run_uses_the_cpu(environment: Environment) -> None:
     if Path("/proc/driver/nvidia/version").exists():
         pytest.skip("this host has a GPU")

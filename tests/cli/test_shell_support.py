@@ -115,6 +115,7 @@ def test_a_file_that_gpumon_did_not_write_stays(environment: Environment, tmp_pa
         assert file.read_text() == "mine"
 
 
+@pytest.mark.long
 def test_a_completion_is_fast_and_imports_neither_the_screen_nor_torch(environment: Environment) -> None:
     variables = {**environment, "_GPUMON_COMPLETE": "bash_complete", "COMP_WORDS": "gpumon run ", "COMP_CWORD": "2"}
 

@@ -75,7 +75,7 @@ def test_an_interrupt_ends_the_command_too(tmp_path: Path) -> None:
     assert left(tmp_path) == ""
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "code", "sentence"),
     [

@@ -49,7 +49,7 @@ def rows(lines: list[str]) -> list[int]:
     return [int(match[1]) for match in matches if match]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @pytest.mark.parametrize("garbage", ["name", "emptyname", "longname", "esc", "uuid"])
 async def test_hostile_names_change_neither_keys_nor_layout(live: Live, garbage: str) -> None:
     frame = live(fault=f"garbage:{garbage}:1,garbage:{garbage}:2").until(all_ok(3))
@@ -99,7 +99,7 @@ def test_gpus_that_go_and_come_back_keep_their_histories(live: Live) -> None:
     assert watched.stream.replaced == 0
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("gpus", [16, 64, 256])
 async def test_many_gpus_scroll_and_are_there_soon(live: Live, gpus: int) -> None:
     began = time.monotonic()

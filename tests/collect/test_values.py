@@ -43,7 +43,7 @@ def test_every_value_of_a_healthy_host(live: Live) -> None:
     assert decode(encode(Frame(0.0, 0.0, 1.0, devices=(device,)))).devices[0] == device
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("category", "metrics"),
     [
@@ -130,6 +130,7 @@ def test_with_mig_cuda_counts_instances(live: Live) -> None:
     assert "MIG" in devices[1].problems["utilization_gpu_percent"].reason
 
 
+@pytest.mark.long
 def test_the_bundled_recording_has_a_problem_for_each_missing_value() -> None:
     demo = Path(gpumon.__file__).parent / "data" / "demo.jsonl.gz"
     with gzip.open(demo) as lines:

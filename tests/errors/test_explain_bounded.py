@@ -191,6 +191,7 @@ def test_a_line_of_a_record_has_the_level_of_the_record() -> None:
 # Memory
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "unit", [b"\n", b"\r\n", b"\r", rb"\n", rb"\\n", b"a\n", b" \n", b"x\r", rb"x\n", b"\xff\n", b"x", b"\x1b["]
 )

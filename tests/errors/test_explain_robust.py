@@ -94,6 +94,7 @@ def test_interleaved_ranks_are_separated(several: list[tuple[str, str]], chance:
     assert found_in(interleaved(wrapped, chance)) >= {error_id for error_id, _ in several}
 
 
+@pytest.mark.long
 @given(text=st.text(max_size=400))
 def test_any_text_can_be_read(text: str) -> None:
     explain_text(text)

@@ -87,25 +87,15 @@ def test_a_restart_begins_a_run() -> None:
     assert answer_of(reading, cause, "train.log").headline.startswith("train.log: run 2 of 2 ended at line ")
 
 
-@pytest.mark.parametrize("start", ["(base) me@host:~/x$ python train.py", "usage: train.py [-h]", ""])
-def test_a_run_begins_without_a_banner(start: str) -> None:
-    head = f"{start}\nLoading 100 shards\nModel on cuda\n".lstrip("\n")
-    reading = read_log(head + traceback("ValueError: first") + head + traceback("KeyError: 'b'"))
-    assert [run.first_line for run in reading.runs] == [1, 5 + head.count("\n")]
-    assert [failure.text for failure in reading.open] == ["KeyError: 'b'"]
-
-
-def test_a_command_after_a_failure_is_no_run() -> None:
-    assert (
-        root_text(traceback("ValueError: first") + "me@host:~$ python -m pip list\nnumpy 1.26\n") == "ValueError: first"
-    )
-
-
-def test_a_notice_may_be_the_reason_only_if_it_is_about_the_same() -> None:
-    notice = "Cannot import /ComfyUI/custom_nodes/ComfyUI-Foo module for custom nodes: No module named 'foo'\n"
-    for message, is_shown in (("/ComfyUI/custom_nodes/ComfyUI-Foo has no nodes", True), ("no nodes", False)):
-        given = answer(notice + traceback(f"PluginError: {message}"))
-        assert ("may be the reason" in str(given.otherwise)) is is_shown
+@pytest.mark.parametrize(
+    "start",
+    ["(env) me@host:~$ python train.py\n", "usage: train.py [-h]\n", "loading the corpus\nusing seed 42\n"],
+)
+def test_a_program_that_is_started_again_begins_a_run(start: str) -> None:
+    begin = "loading the corpus\nusing seed 1\n"
+    text = begin + traceback("ValueError: first") + start + steps(1, 5) + traceback("KeyError: 'x'")
+    assert root_text(text) == "KeyError: 'x'"
+    assert len(read_log(text).runs) == 2
 
 
 def test_a_run_that_succeeds_after_a_restart_is_healthy() -> None:
@@ -149,17 +139,6 @@ def test_the_error_of_a_worker_is_the_one_that_it_raised() -> None:
     assert root_text(text) == "ValueError: image 7 is empty"
 
 
-def test_frames_of_interleaved_tracebacks_are_not_confused() -> None:
-    first, second = (
-        ["Traceback (most recent call last):", f'  File "/home/u/{name}.py", line 3, in <module>\n    {name}()']
-        for name in ("alpha", "beta")
-    )
-    both = [*zip(first, second, strict=True), ("KeyError: 'alpha'", "ValueError: beta")]
-    for one, other in ((0, 1), (1, 0)):
-        log = "\n".join(f"{pair[one]}\n{pair[other]}" for pair in both)
-        assert [failure.frame for failure in read_log(log).open] == [None] * 2
-
-
 def test_a_signal_is_the_end_if_nothing_else_is() -> None:
     cause = cause_in(steps(1, 20) + "Segmentation fault (core dumped)\n")
     assert cause.root.match is not None or cause.root.kind is FailureKind.ENDED
@@ -170,6 +149,12 @@ def test_an_exit_code_alone_is_explained(code: int, meaning: str) -> None:
     given = answer(f"{steps(1, 20)}Process finished with exit code {code}\n")
     assert meaning in given.headline
     assert given.do is not None
+
+
+def test_a_command_after_a_failure_is_no_run() -> None:
+    assert (
+        root_text(traceback("ValueError: first") + "me@host:~$ python -m pip list\nnumpy 1.26\n") == "ValueError: first"
+    )
 
 
 def test_timestamps_of_any_form_are_no_part_of_an_error() -> None:
@@ -218,3 +203,26 @@ def test_the_work_of_a_large_log_is_bounded() -> None:
     assert isinstance(reading, LogReading)
     assert len(reading.open) == 0
     assert len(reading.notices) < 1000
+
+
+@pytest.mark.parametrize(
+    "stamp", ["[2026-03-04 10:20:30] ", "2026-03-04 10:20:30,123 - ", "[04/Mar/2026 10:20:30] ", "03-04 10:20:30 | "]
+)
+def test_a_timestamp_may_stand_before_an_error(stamp: str) -> None:
+    assert root_text(f"{stamp}train.py: error: unrecognized arguments: --lr").startswith("train.py: error: unrec")
+    assert root_text(traceback("ValueError: bad", prefix=stamp)) == "ValueError: bad"
+
+
+def test_a_notice_is_a_hint_only_with_evidence() -> None:
+    warned = "[W socket.cpp:601] [c10d] The IPv6 network addresses of (node1, 29500) cannot be retrieved\n"
+    other = answer(warned + traceback("ValueError: bad"))
+    assert other.otherwise is None or "may be the reason" not in other.otherwise.text
+
+
+def test_no_frame_of_interleaved_tracebacks_is_taken_for_the_other() -> None:
+    one, other = (
+        traceback("ValueError: one"),
+        traceback("KeyError: 'two'", code="y = rows[key]").replace("train", "data"),
+    )
+    mixed = "\n".join(line for pair in zip(one.splitlines(), other.splitlines(), strict=True) for line in pair)
+    assert [failure.frame for failure in read_log(mixed).open] == [None, None]

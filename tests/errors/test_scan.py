@@ -50,15 +50,6 @@ def test_an_evaluated_line_has_its_surrounding_lines_in_the_block(padding: str) 
         assert is_last or padding or len(block.lines) - block.end == scan.OVERLAP_LINES
 
 
-def test_the_size_of_a_block_is_bounded() -> None:
-    size = 8 * scan.BLOCK_BYTES
-    max_characters = scan.BLOCK_BYTES + 2 * scan.OVERLAP_LINES * scan.MAX_LINE
-    for data in (b"x" * size, b"\r" * size, b"line of a log\n" * (size // 14)):
-        for block in blocks([data]):
-            assert sum(map(len, block.lines)) <= max_characters
-            assert max(map(len, block.lines)) <= scan.MAX_LINE
-
-
 def test_parts_of_a_line_have_its_number() -> None:
     assert evaluated_lines("a\r 10%\r 20%\nb\r\nc") == [(1, "a"), (1, " 10%"), (1, " 20%"), (2, "b"), (3, "c")]
     long = "x" * (scan.MAX_LINE + 5)

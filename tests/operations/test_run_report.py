@@ -1,7 +1,9 @@
 """Reports of runs, from frames and samples that are made here, and the comparison of two runs."""
 
+import errno
 import json
 import math
+import os
 import random
 import subprocess
 import sys
@@ -21,7 +23,7 @@ from gpumon.operations.run_report.document import compare_reports, parse_conditi
 from gpumon.operations.run_report.journal import FRAMES, JOURNAL, JournalWriter, load_report, read_ring
 from gpumon.operations.run_report.run_data import RunData
 from gpumon.operations.run_report.statistics import difference
-from gpumon.operations.run_report.watched import follow_run
+from gpumon.operations.run_report.watched import follow_run, watch_run
 from gpumon.present.report.write import report_html, report_markdown, write_report
 from gpumon.streams.recording import RecordingWriter
 from gpumon.streams.ring import EVENTS, RingWriter
@@ -193,6 +195,19 @@ def test_a_process_that_runs_already_is_reported_until_it_or_gpumon_ends(tmp_pat
         follow_run(tmp_path / "third", [child.pid], stop, write_report)
 
 
+def test_a_full_disk_changes_no_exit_status_and_is_said(tmp_path: Path) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    status, failure = watch_run(tmp_path / "first", "/bin/sh", ["sh", "-c", "exit 3"], {}, full)
+    assert status == 3
+    assert "could not be written" in str(failure)
+    stop = Event()
+    stop.set()
+    with pytest.raises(CommandError, match="no space left on device"):
+        follow_run(tmp_path / "second", [os.getpid()], stop, full)
+
+
 def test_a_time_of_the_recorder_is_reported_across_a_boot_with_what_ended(tmp_path: Path) -> None:
     writer = RingWriter(tmp_path, 7, 1e9, 0)
     for number, frame in enumerate(frames(has_counter=True)):
@@ -232,6 +247,7 @@ def shown(pairs: int, factor: float) -> int:
     return sum(item is not None and not item.low <= 0.0 <= item.high for item in changes)
 
 
+@pytest.mark.long
 def test_equal_runs_are_seldom_called_different_and_others_are() -> None:
     assert shown(15, 1.0) <= 2
     assert shown(15, 1.03) >= 10

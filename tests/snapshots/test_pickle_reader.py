@@ -42,6 +42,7 @@ def test_it_reads_what_pickle_reads(value: object, protocol: int) -> None:
     assert PickleReader(Dribble(data)).run() == value
 
 
+@pytest.mark.long
 def test_a_list_of_thousands_in_pieces() -> None:
     value = {"a": [{"n": number, "text": f"text {number}"} for number in range(50_000)], "again": None}
     value["again"] = value["a"]

@@ -65,6 +65,7 @@ def test_the_child_finds_what_is_found_here(real: Path) -> None:
     assert (result.name, result.size_bytes) == (str(real), len(real_bytes()))
 
 
+@pytest.mark.long
 def test_compressed(tmp_path: Path) -> None:
     path = tmp_path / "real.pickle.gz"
     path.write_bytes(gzip.compress(real_bytes()))

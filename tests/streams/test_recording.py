@@ -184,10 +184,12 @@ def test_a_scan_finds_the_duration_and_moves_nothing(tmp_path: Path, name: str) 
     reader.scan(never)
     assert (before, reader.duration_seconds) == (None, 199.0)
     assert [record.frame for record in reader] == series(200)
+    reader.close()
     short = RecordingReader(path)
     short.scan(never, limit=1000)
     assert short.duration_seconds is None
     assert [record.frame for record in short] == series(200)
+    short.close()
 
 
 @NAMES
@@ -267,9 +269,10 @@ def test_a_file_that_can_grow_no_more_ends_with_a_whole_record(tmp_path: Path, n
 
 def test_the_end_of_a_reader_is_noticed() -> None:
     reading, writing = os.pipe()
-    writer = RecordingWriter(io.FileIO(writing, "w"))
+    writer = RecordingWriter(io.FileIO(writing, "w", closefd=False))
     before = writer.is_reader_gone()
     os.close(reading)
     assert (before, writer.is_reader_gone()) == (False, True)
     with pytest.raises(BrokenPipeError):
         writer.write(frame())
+    os.close(writing)

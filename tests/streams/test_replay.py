@@ -136,6 +136,7 @@ def test_a_move_shows_the_history_before_its_target_and_goes_on_from_there(play:
     assert times(take(stream, bool))[0] == 1601.0
 
 
+@pytest.mark.long
 def test_a_screen_takes_the_history_in_pieces_and_draws_the_frame_that_it_moved_to(play: Start) -> None:
     stream = play(series(3000), speed=0.001, paused=True)
     session = FrameSession(stream)

@@ -1,10 +1,9 @@
 """What every test of the screen stands on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from textual._compositor import Compositor, LayoutUpdate
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 
@@ -12,8 +11,6 @@ from gpumon.session.frame_session import FrameSession
 from gpumon.ui import app
 from tests.ui.probing import FakeWatcher
 from tests.ui.training import Training
-
-DrawAll = Callable[..., LayoutUpdate]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -31,22 +28,6 @@ def stylesheets_parsed_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stylesheet, "_parse_rules", parse_once)
         yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def draw_all() -> Iterator[DrawAll]:
-    """Leaves out complete drawings: there is no terminal, and tests draw what they read. Returns what draws one."""
-    draw = Compositor.render_full_update
-
-    def draw_if_read(self: Compositor, simplify: bool = False) -> LayoutUpdate | None:
-        if simplify:
-            return draw(self, simplify)
-        self._dirty_regions.clear()
-        return None
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Compositor, "render_full_update", draw_if_read)
-        yield draw
 
 
 @pytest.fixture(autouse=True)

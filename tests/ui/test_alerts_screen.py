@@ -326,7 +326,7 @@ def test_the_headline_names_what_there_is() -> None:
     assert head(Severity.CRITICAL, Severity.CRITICAL) == ("2 critical", Role.ERROR)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(80, 24), (120, 30)])
 def test_picture_of_the_alerts(snap_compare: Compare, size: tuple[int, int]) -> None:
     stream = FakeLive()

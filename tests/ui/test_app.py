@@ -9,6 +9,7 @@ from gpumon.present.palette import BUILT_IN
 from gpumon.session.pace import INTERVALS, SPEEDS
 from gpumon.streams.base import Discontinuity
 from gpumon.ui.screens.choice import ThemePicker
+from gpumon.ui.screens.overview import OverviewScreen
 from tests import builders
 from tests.frames import machine
 from tests.ui.fakes import FakeLive, FakeRecording, app_on, busy, screen_lines, screen_text
@@ -143,8 +144,13 @@ async def test_themes_take_turns() -> None:
         await pilot.press("enter")
         await pilot.pause()
         assert "Theme light" in screen_lines(app)[-1], "T names the theme that it chose"
-        await pilot.press("T", "escape")
+        await pilot.press("T")
+        picker = app.screen
+        await pilot.press("escape")
         assert app.theme == "light", "esc keeps the theme of before"
+        picker.dismiss()
+        await pilot.press("4", "escape")
+        assert isinstance(app.screen, OverviewScreen), "a dialog that is closed twice closes no other screen"
 
 
 # Hidden screens

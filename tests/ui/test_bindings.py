@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual._compositor import Compositor
 from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -22,7 +21,6 @@ from gpumon.ui.screens.page import PageScreen
 from gpumon.ui.widgets.footer import MAX_KEYS
 from tests import builders
 from tests.frames import machine
-from tests.ui.conftest import DrawAll
 from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_lines, screen_text, seen, until
 
 SCREEN_NAMES = ("memory", "workloads", "alerts", "explain", "doctor", "cost", "help")
@@ -182,6 +180,7 @@ async def run_command(pilot: Pilot[Any], name: str) -> None:
     await pilot.pause(0.1)
 
 
+@pytest.mark.long
 async def test_the_palette_has_each_action_that_applies_once() -> None:
     stream = FakeRecording()
     app = app_on(stream)
@@ -253,8 +252,7 @@ async def test_a_screenshot_is_saved_and_says_where(
         assert "Palette" not in text.read_text().splitlines()[0], "it has closed"
 
 
-async def test_ctrl_l_draws_every_line_again(monkeypatch: pytest.MonkeyPatch, draw_all: DrawAll) -> None:
-    monkeypatch.setattr(Compositor, "render_full_update", draw_all)
+async def test_ctrl_l_draws_every_line_again(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = FakeLive()
     app = app_on(stream)
     async with app.run_test(size=(80, 24)) as pilot:

@@ -111,6 +111,7 @@ def test_a_column_tells_its_mean_its_lowest_and_its_highest() -> None:
 # The screen
 
 
+@pytest.mark.long
 async def test_the_screen_saves_the_metrics_and_the_time_that_it_shows() -> None:
     stream = FakeLive()
     app = app_on(stream)

@@ -104,6 +104,7 @@ async def test_figures_from_before_the_answer_do_not_tell_what_came_back(trainin
         assert "The driver agrees" in screen_text(training.app)
 
 
+@pytest.mark.long
 async def test_a_process_that_does_not_answer_may_do_it_yet(training: Training) -> None:
     async with training.app.run_test(size=(100, 30)) as pilot:
         await opened_dialog(training, pilot)

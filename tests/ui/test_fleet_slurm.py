@@ -54,6 +54,7 @@ async def test_a_slurm_that_fails_is_a_sentence_and_the_jobs_stay(
         assert "Slurm: 1 job has 32 of 32 GPUs." in screen_text(view.app)
 
 
+@pytest.mark.long
 async def test_nothing_is_said_where_slurm_does_not_exist() -> None:
     async with canned(mixed_hosts(4), (160, 50)) as (view, _):
         await view.pilot.press("v", "v", "v")

@@ -103,6 +103,7 @@ async def test_processes_are_matched_with_probes_once_for_each_draw(
 # Which GPU, which process, and from where
 
 
+@pytest.mark.long
 async def test_it_opens_from_a_gpu_and_from_a_process(training: Training) -> None:
     async with training.app.run_test(size=(120, 40)) as pilot:
         training.stream.put(moment(0.0))
@@ -139,6 +140,7 @@ async def test_keys_act_on_no_other_process_than_the_one_under_the_cursor(
         assert "PID 4000 rank 0  ⣿ allocated" in screen_text(training.app), "its history stays"
 
 
+@pytest.mark.long
 async def test_a_gpu_that_has_gone_and_one_that_is_split(training: Training) -> None:
     async with training.app.run_test(size=(120, 40)) as pilot:
         await training.open(pilot)
@@ -238,6 +240,7 @@ async def test_probes_are_looked_for_late_asked_often_while_shown_and_closed(tra
 # History
 
 
+@pytest.mark.long
 async def test_the_course_marks_the_peak_retries_and_out_of_memory(training: Training) -> None:
     async with training.app.run_test(size=(160, 50)) as pilot:
         await training.open(pilot, SECONDS)

@@ -59,6 +59,7 @@ def styled_texts(element: ET.Element, document: str = "") -> list[tuple[str, str
     return [(str(text.get("x")), styles[str(text.get("class"))], str(text.text)) for text in texts]
 
 
+@pytest.mark.long
 async def test_what_scenes_have_in_common_is_contained_once() -> None:
     shots = await scenes("1", "6", "C", "1", "6")
     picture = movie(shots)

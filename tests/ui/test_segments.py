@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import pytest
 from textual.pilot import Pilot
 
 from gpumon.core.problems import Problem, ProblemCode
@@ -21,6 +22,7 @@ async def opened_segments(training: Training, pilot: Pilot[Any]) -> SegmentsScre
     return training.app.screen
 
 
+@pytest.mark.long
 async def test_segments_are_asked_for_and_drawn_by_pool_and_stream(training: Training) -> None:
     async with training.app.run_test(size=(120, 40)) as pilot:
         await opened_segments(training, pilot)

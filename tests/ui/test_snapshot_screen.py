@@ -16,6 +16,7 @@ from gpumon.present.paint.line import plain
 from gpumon.present.snapshot import totals_lines, who_text
 from gpumon.present.snapshot_view import View
 from gpumon.snapshots.model import Snapshot
+from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.reading import ReadingScreen, progress_lines
 from gpumon.ui.screens.snapshot import SnapshotScreen
 from gpumon.ui.viewer_app import ViewerApp, snapshot_app
@@ -62,6 +63,11 @@ async def test_a_file_is_read_then_shown(tmp_path: Path) -> None:
     app = snapshot_app([path])
     async with app.run_test(size=(120, 40)) as pilot:
         assert isinstance(app.screen, ReadingScreen)
+        reading = app.screen
+        await pilot.press("?")
+        await until(pilot, lambda: bool(reading._results))
+        assert isinstance(app.screen, HelpScreen), "the help stays until it is closed"
+        await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, SnapshotScreen))
         await pilot.pause()
         assert "946 MiB in 226 blocks" in screen_text(app)
@@ -249,7 +255,7 @@ def test_progress() -> None:
     assert progress_lines(Progress(0, 0, 0), 5)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 @pytest.mark.parametrize(
     ("name", "pressed"),

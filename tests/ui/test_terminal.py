@@ -383,7 +383,7 @@ def test_a_terminal_that_can_do_nothing_gets_text(environment: dict[str, str], t
         assert b"\x1b" not in terminal.raw
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["", "status", "status --json"])
 def test_a_pipe_that_closes_early_is_no_failure(environment: dict[str, str], command: str) -> None:
     done = run(["sh", "-c", f"{GPUMON[0]} {command} | head -1"], environment)

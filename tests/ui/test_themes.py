@@ -225,7 +225,6 @@ def sent(nvml_mock: NvmlMock, **environment: str) -> bytes:
         return terminal.raw
 
 
-@pytest.mark.long
 def test_no_color_sends_no_color_but_bold_and_reversed_text(nvml_mock: NvmlMock) -> None:
     raw = sent(nvml_mock, NO_COLOR="1")
     assert colors_sent(raw) == set()
@@ -233,6 +232,7 @@ def test_no_color_sends_no_color_but_bold_and_reversed_text(nvml_mock: NvmlMock)
     assert {b"1", b"2", b"7"} <= codes, "bold, dim, and a cursor that is visible"
 
 
+@pytest.mark.long
 async def test_the_selected_command_is_reversed_without_colors() -> None:
     stream = FakeLive()
     app = app_on(stream, MONO)
@@ -248,7 +248,7 @@ async def test_the_selected_command_is_reversed_without_colors() -> None:
         assert 0 < sum(reverse) < len(reverse)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize("environment", [{"NO_COLOR": ""}, {}, {"NO_COLOR": "1", "GPUMON_THEME": "dark"}])
 def test_colors_are_sent_without_no_color_or_with_a_theme_that_was_asked_for(
     environment: dict[str, str], nvml_mock: NvmlMock

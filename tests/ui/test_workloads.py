@@ -194,6 +194,7 @@ async def test_a_run_from_its_form_to_its_kept_and_compared_result(tiny: Path) -
         assert screen_text(app).count("50 laps/s") == 2
 
 
+@pytest.mark.long
 async def test_a_run_is_stopped_and_is_cancelled(tiny: Path) -> None:
     app = app_on(FakeLive())
     async with app.run_test(size=(100, 30)) as pilot:
@@ -387,6 +388,7 @@ async def app_that_asks(pilot: Pilot[Any], stream: FakeStream, frame: Frame) -> 
 # The run
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("shelf")
 async def test_memory_and_log_in_full() -> None:
     app = app_on(FakeLive())
@@ -503,7 +505,7 @@ async def test_every_screen_in_every_size(size: tuple[int, int]) -> None:
 # Marks
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("columns", "strips"), [({}, 1), ({"devices": ("gpu", "memory", "util-history", "memory-history")}, 2)]
 )
@@ -544,7 +546,7 @@ def pictured(*entries: Any) -> GpumonApp:  # noqa: ANN401
     return app
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.usefixtures("shelf")
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 @pytest.mark.parametrize("screen", ["list", "form", "run", "result"])

@@ -1,8 +1,9 @@
 """The amp workload, on the CPU: distances from fp32, overflows that happened, and precisions that are not in effect."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
-from tests.workloads.conftest import Ran, RunWorkload, needs_torch, probe_of
+from tests.workloads.conftest import Ran, RunWorkload, load_workload, needs_torch, probe_of
 
 pytestmark = needs_torch
 
@@ -33,6 +34,18 @@ def test_each_precision_with_its_distance_from_fp32(run_workload: RunWorkload) -
         assert overflows >= 1
         assert table["fp16", "working_scale_exponent"] == 40 - overflows
         assert f"from 2^40 the GradScaler skipped {overflows:.0f} steps" in ran.result["why"]
+
+
+def test_a_difference_within_the_spread_of_the_runs_is_noise() -> None:
+    amp = load_workload("amp")
+
+    def why(fp32: list[float], bf16: list[float]) -> str:
+        measured = SimpleNamespace(peak_bytes=None)
+        rows = [amp._Row(name, measured, 0.0, 0.1, speeds) for name, speeds in (("fp32", fp32), ("bf16", bf16))]
+        return str(amp._judge(SimpleNamespace(ok=str), rows, []))
+
+    assert why([3.9, 6.1, 7.6], [7.7, 8.4, 9.2]).startswith("Stay with fp32: bf16 computed 7.7 to 9.2 samples/s")
+    assert why([6.0, 6.1, 6.2], [8.3, 8.4, 8.5]).startswith("Use bf16: 1.38x faster than fp32 (8.3 to 8.5 samples/s, ")
 
 
 def test_autocast_that_is_not_in_effect_fails(run_workload: RunWorkload, tmp_path: Path) -> None:

@@ -304,6 +304,7 @@ def test_what_kills_its_context_does_not_begin_unasked(straw: dict[str, str]) ->
     assert "embedding" not in done.stdout, "nothing was started"
 
 
+@pytest.mark.long
 def test_with_leave_the_child_alone_dies_of_it(straw: dict[str, str]) -> None:
     done = run(*DEVICE_ASSERT, "--yes", env=straw)
     assert done.returncode == 0, done.stdout + done.stderr

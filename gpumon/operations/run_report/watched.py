@@ -60,13 +60,15 @@ Write = Callable[[Mapping[str, Any], Path], None]
 """Writes a report to a folder; raises OSError."""
 
 
-def watch_run(folder: Path, program: str, command: Sequence[str], environment: Mapping[str, str], write: Write) -> int:
+def watch_run(
+    folder: Path, program: str, command: Sequence[str], environment: Mapping[str, str], write: Write
+) -> tuple[int, CommandError | None]:
     """Run a command until it ends, and report it.
 
     The folder is created, or empty. The report is written now and then, and at the end.
 
     Returns:
-        The exit status of the command, or minus the signal that ended it.
+        The exit status of the command, or minus the signal that ended it; why there is no complete report.
 
     Raises:
         CommandError: The folder cannot be written or has a run, or the program cannot be run.
@@ -80,8 +82,7 @@ def watch_run(folder: Path, program: str, command: Sequence[str], environment: M
             raise CommandError.missing(ProblemCode.NOT_FOUND, reason) from None
         with _forwarded(child), recorder.running((child.pid,)):
             status = child.wait()
-    recorder.end(status)
-    return status
+    return status, recorder.end(status)
 
 
 def follow_run(folder: Path, pids: Sequence[int], stop: threading.Event, write: Write) -> bool:
@@ -94,7 +95,7 @@ def follow_run(folder: Path, pids: Sequence[int], stop: threading.Event, write: 
         Whether they have ended.
 
     Raises:
-        CommandError: The folder cannot be written or has a run, or there is no such process.
+        CommandError: The folder cannot be written or has a run, there is no such process, or no space for the report.
     """
     ends, running = EndWatch(), {pid: state for pid in pids if (state := find_stat(f"/proc/{pid}")) is not None}
     if not running:
@@ -119,7 +120,8 @@ def follow_run(folder: Path, pids: Sequence[int], stop: threading.Event, write: 
                     del running[pid]
                     status = status or os.waitstatus_to_exitcode(now.wait_status)
     ends.close()
-    recorder.end(status, has_ended=not running)
+    if (failure := recorder.end(status, has_ended=not running)) is not None:
+        raise failure
     return not running
 
 
@@ -234,14 +236,15 @@ class _RunRecorder:
             self._probes.close()
             self._stream.close()
 
-    def end(self, status: int | None, *, has_ended: bool = True) -> None:
-        """Write the last line, and the report; the status is None if it is unknown."""
+    def end(self, status: int | None, *, has_ended: bool = True) -> CommandError | None:
+        """Write the last line, and the report; returns why that failed. The status is None if it is unknown."""
         if has_ended:
             self._add_end(status)
-        self._write_report()
+        failure = self._write_report()
         self._journal.close()
         if self._frames is not None:
             self._frames.close()
+        return failure
 
     def _add_end(self, status: int | None) -> None:
         explanation = explain_output(self._folder / OUTPUT) if status != 0 else None
@@ -298,14 +301,19 @@ class _RunRecorder:
         if text not in self._data.notes:
             self._data.notes.append(text)
 
-    def _write_report(self) -> None:
+    def _write_report(self) -> CommandError | None:
         self._written_at = time.monotonic()
         with self._lock:
             document = report_document(self._data)
         try:
             self._write(document, self._folder)
         except OSError as error:
-            self._note(f"The report could not be written: {(error.strerror or str(error)).lower()}.")
+            reason = f"The report could not be written to {self._folder}: {(error.strerror or str(error)).lower()}."
+            self._note(reason)
+            return CommandError.missing(
+                ProblemCode.NOT_WRITTEN, reason, "Free some space, then run gpumon report on it."
+            )
+        return None
 
     def _account(self, pids: Sequence[int]) -> None:
         """Observe a rank from time to time, to account for the time of a step."""

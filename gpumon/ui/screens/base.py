@@ -6,6 +6,7 @@ from typing import ClassVar, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.screen import ModalScreen, Screen
 
 from gpumon.core.model import Process
@@ -38,6 +39,10 @@ class BaseScreen(Screen[DismissT]):
     """The meaning of its columns, words and symbols, for the help."""
     IS_TEXT: ClassVar[bool] = False
     """Whether its table contains one text, which is copied in full."""
+
+    def dismiss(self, result: DismissT | None = None) -> AwaitComplete:
+        """Close the screen, unless an earlier key has done that: Textual would close what lies below it."""
+        return super().dismiss(result) if self.is_active else AwaitComplete()
 
     def on_resize(self, event: events.Resize) -> None:
         """Drop a size that the terminal had before."""
@@ -109,7 +114,7 @@ class BaseModalScreen(BaseScreen[DismissT], ModalScreen[DismissT]):
         back = next((binding for binding in bindings if (binding.id or "").endswith(".back")), None)
         if back is not None:
             await self.run_action(back.action)
-        elif self.is_current:  # otherwise another key has just closed it
+        else:
             self.dismiss(None)
 
 

@@ -84,6 +84,11 @@ class ReadingScreen(BaseScreen[None], Generic[ResultT]):
     def on_resize(self, _: events.Resize) -> None:
         self._draw()
 
+    def on_screen_resume(self) -> None:
+        """Give way to what was read, unless a screen is above; a screen that was closed gives way to nothing."""
+        if self._results and not self._readers and self._reader is None and self.is_active:
+            self.app.switch_screen(self._screen_of(self._results))
+
     def on_reading_screen_reader_changed(self) -> None:
         """Show the progress, or continue with the next file."""
         reader = self._reader
@@ -103,7 +108,7 @@ class ReadingScreen(BaseScreen[None], Generic[ResultT]):
     def _next(self) -> None:
         if not self._readers:
             self._reader = None
-            self.app.switch_screen(self._screen_of(self._results))
+            self.on_screen_resume()
             return
         self._reader = reader = self._readers.pop(0)
         self._name = reader.name
