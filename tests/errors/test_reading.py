@@ -226,3 +226,11 @@ def test_no_frame_of_interleaved_tracebacks_is_taken_for_the_other() -> None:
     )
     mixed = "\n".join(line for pair in zip(one.splitlines(), other.splitlines(), strict=True) for line in pair)
     assert [failure.frame for failure in read_log(mixed).open] == [None, None]
+
+
+def test_the_process_that_holds_the_memory_is_named() -> None:
+    held = "Process 4711 has 40.00 GiB memory in use. "
+    text = _OOM.replace("79.11 GiB", "120.00 GiB").replace("Of the", f"{held}Of the")
+    assert "PID 4711 holds 40.0 GiB" in answer(traceback(text)).because
+    text = text.replace(held, f"Process 7 has 4.00 GiB memory in use. {held}")
+    assert "other processes 44.0 GiB (most: PID 4711)" in answer(traceback(text)).because
