@@ -151,6 +151,22 @@ def test_an_exit_code_alone_is_explained(code: int, meaning: str) -> None:
     assert given.do is not None
 
 
+def test_a_command_after_a_failure_is_no_run() -> None:
+    assert (
+        root_text(traceback("ValueError: first") + "me@host:~$ python -m pip list\nnumpy 1.26\n") == "ValueError: first"
+    )
+
+
+def test_timestamps_of_any_form_are_no_part_of_an_error() -> None:
+    for stamp in (
+        *("2026-11-20 12:00:01,123 - ", "[Nov 20 12:00:01] ", "[11/20/2026, 12:00:01] ", "2026-11-20 12:00:01.123 | "),
+        *("(2026-11-20 12:00:01) ", "[1700000000.123] ", "[2026-11-20 12:00:01,123][root][ERROR] - ", "12:00:01 > "),
+    ):
+        assert root_text(f"starting\n{stamp}ValueError: bad\n") == "ValueError: bad", stamp
+        usage = f"{stamp}usage: train.py [-h]\n{stamp}train.py: error: unrecognized arguments: --foo\n"
+        assert root_text(usage) == "train.py: error: unrecognized arguments: --foo", stamp
+
+
 def test_ranks_are_compared() -> None:
     lines = [
         f"[rank{rank}]:[E ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation timeout:"
