@@ -13,71 +13,30 @@ LIST: Final = (list,)
 OBJECT: Final = (dict,)
 
 DOCUMENT: Final[Mapping[str, Types]] = {
-    "schema": INTEGER,
-    "time_seconds": NUMBER,
-    "host": OBJECT,
-    "driver_version": TEXT,
-    "cuda_driver_version": TEXT,
-    "devices": LIST,
-    "problems": OBJECT,
-    "alerts": LIST,
-}
+    "schema": INTEGER, "time_seconds": NUMBER, "host": OBJECT, "driver_version": TEXT, "cuda_driver_version": TEXT,
+    "devices": LIST, "problems": OBJECT, "alerts": LIST,
+}  # fmt: skip
 HOST: Final[Mapping[str, Types]] = {
-    "name": TEXT,
-    "cpu_count": INTEGER,
-    "cpu_percent": NUMBER,
-    "load_average": LIST,
-    "memory_total_bytes": INTEGER,
-    "memory_available_bytes": INTEGER,
-    "uptime_seconds": NUMBER,
-    "network_receive_bytes_per_second": NUMBER,
-    "network_transmit_bytes_per_second": NUMBER,
-    "disk_read_bytes_per_second": NUMBER,
-    "disk_write_bytes_per_second": NUMBER,
-    "problems": OBJECT,
-}
+    "name": TEXT, "cpu_count": INTEGER, "cpu_percent": NUMBER, "load_average": LIST, "memory_total_bytes": INTEGER,
+    "memory_available_bytes": INTEGER, "uptime_seconds": NUMBER, "network_receive_bytes_per_second": NUMBER,
+    "network_transmit_bytes_per_second": NUMBER, "disk_read_bytes_per_second": NUMBER,
+    "disk_write_bytes_per_second": NUMBER, "problems": OBJECT,
+}  # fmt: skip
 DEVICE: Final[Mapping[str, Types]] = {
-    "index": INTEGER,
-    "cuda_index": INTEGER,
-    "uuid": TEXT,
-    "pci_bus_id": TEXT,
-    "name": TEXT,
-    "memory_total_bytes": INTEGER,
-    "memory_used_bytes": INTEGER,
-    "memory_reserved_bytes": INTEGER,
-    "memory_free_bytes": INTEGER,
-    "utilization_gpu_percent": NUMBER,
-    "utilization_memory_percent": NUMBER,
-    "temperature_celsius": NUMBER,
-    "power_watts": NUMBER,
-    "power_limit_watts": NUMBER,
-    "clock_sm_hertz": INTEGER,
-    "clock_memory_hertz": INTEGER,
-    "throttle_reasons": LIST,
-    "state": TEXT,
-    "age_seconds": NUMBER,
-    "processes": LIST,
-    "alerts": LIST,
-    "problems": OBJECT,
-}
+    "index": INTEGER, "cuda_index": INTEGER, "uuid": TEXT, "pci_bus_id": TEXT, "name": TEXT,
+    "memory_total_bytes": INTEGER, "memory_used_bytes": INTEGER, "memory_reserved_bytes": INTEGER,
+    "memory_free_bytes": INTEGER, "utilization_gpu_percent": NUMBER, "utilization_memory_percent": NUMBER,
+    "temperature_celsius": NUMBER, "power_watts": NUMBER, "power_limit_watts": NUMBER, "clock_sm_hertz": INTEGER,
+    "clock_memory_hertz": INTEGER, "throttle_reasons": LIST, "state": TEXT, "age_seconds": NUMBER, "processes": LIST,
+    "alerts": LIST, "problems": OBJECT,
+}  # fmt: skip
 PROCESS: Final[Mapping[str, Types]] = {
-    "pid": INTEGER,
-    "kinds": LIST,
-    "user": TEXT,
-    "command": TEXT,
-    "memory_bytes": INTEGER,
-    "cpu_percent": NUMBER,
-    "host_memory_bytes": INTEGER,
-    "age_seconds": NUMBER,
-    "problems": OBJECT,
-}
+    "pid": INTEGER, "kinds": LIST, "user": TEXT, "command": TEXT, "memory_bytes": INTEGER, "cpu_percent": NUMBER,
+    "host_memory_bytes": INTEGER, "age_seconds": NUMBER, "problems": OBJECT,
+}  # fmt: skip
 ALERT: Final[Mapping[str, Types]] = {
-    "id": TEXT,
-    "severity": TEXT,
-    "since_seconds": NUMBER,
-    "detail": TEXT,
-    "action": TEXT,
-}
+    "id": TEXT, "severity": TEXT, "since_seconds": NUMBER, "detail": TEXT, "action": TEXT,
+}  # fmt: skip
 NEVER_NULL: Final = frozenset(
     {"schema", "time_seconds", "host", "devices", "index", "pid", "kinds", "state", "alerts", "problems", *ALERT}
 )

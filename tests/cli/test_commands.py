@@ -22,12 +22,6 @@ from tests.nvml_mock import NvmlMock
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 COUNT_FRAMES = "import sys, json; print(sum(json.loads(line)['schema'] == 1 for line in sys.stdin))"
-WITH_SIGNALS = """
-import os, signal, sys
-for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, signal.SIG_DFL)  # under nohup and in the background they are ignored
-os.execv(sys.argv[1], sys.argv[1:])
-"""
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from tests.cli.running import GPUMON, is_one_line, run
 from tests.nvml_mock import NvmlMock
 
 Environment = dict[str, str]
-FIRST = "GPU-6d6f636b-4d6f-5b6b-8c01-000000000000"
 
 
 @pytest.fixture

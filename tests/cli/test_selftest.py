@@ -26,49 +26,15 @@ from tests.nvml_mock import NvmlMock
 from tests.ui.fakes import FakeLive
 
 CHECKS = [
-    "frames",
-    "values",
-    "overview",
-    "device",
-    "memory",
-    "process",
-    "processes",
-    "jobs",
-    "why",
-    "cost",
-    "topology",
-    "alerts",
-    "fleet",
-    "help",
-    "explain",
-    "doctor",
-    "workloads",
-    "palette",
-    "digits",
-    "pause",
-    "pace",
-    "seek",
-    "themes",
+    "frames", "values", "overview", "device", "memory", "process", "processes", "jobs", "why", "cost", "topology",
+    "alerts", "fleet", "help", "explain", "doctor", "workloads", "palette", "digits", "pause", "pace", "seek", "themes",
     "sizes",
-]
+]  # fmt: skip
 PICTURES = {
-    "overview.svg",
-    "device-chart.svg",
-    "metrics.svg",
-    "memory.svg",
-    "process.svg",
-    "processes.svg",
-    "jobs.svg",
-    "why.svg",
-    "cost.svg",
-    "topology.svg",
-    "alerts.svg",
-    "help.svg",
-    "explain.svg",
-    "doctor.svg",
-    "workloads.svg",
+    "overview.svg", "device-chart.svg", "metrics.svg", "memory.svg", "process.svg", "processes.svg", "jobs.svg",
+    "why.svg", "cost.svg", "topology.svg", "alerts.svg", "help.svg", "explain.svg", "doctor.svg", "workloads.svg",
     "workload_form.svg",
-}
+}  # fmt: skip
 SIZE = (100, 30)
 NOT_SUPPORTED = Problem(ProblemCode.NOT_SUPPORTED, "This chip does not have it.")
 

@@ -16,45 +16,18 @@ CALLS_PER_GPU_AT_THE_START = 30
 CALLS_PER_GPU_ONCE = 60
 """All of what is read once, or for the first time, after the first tick, and two seconds' usual calls."""
 REVIEWED = frozenset({
-    "nvmlInitWithFlags",
-    "nvmlSystemGetDriverVersion",
-    "nvmlSystemGetCudaDriverVersion_v2",
-    "nvmlDeviceGetCount_v2",
-    "nvmlDeviceGetHandleByIndex_v2",
-    "nvmlDeviceGetUUID",
-    "nvmlDeviceGetPciInfo_v3",
-    "nvmlDeviceGetName",
-    "nvmlDeviceGetArchitecture",
-    "nvmlDeviceGetMemoryInfo_v2",
-    "nvmlDeviceGetUtilizationRates",
-    "nvmlDeviceGetTemperatureV",
-    "nvmlDeviceGetTemperatureThreshold",
-    "nvmlDeviceGetPowerUsage",
-    "nvmlDeviceGetEnforcedPowerLimit",
-    "nvmlDeviceGetClockInfo",
-    "nvmlDeviceGetMaxClockInfo",
-    "nvmlDeviceGetCurrentClocksEventReasons",
-    "nvmlDeviceGetPerformanceState",
-    "nvmlDeviceGetCurrPcieLinkGeneration",
-    "nvmlDeviceGetMaxPcieLinkGeneration",
-    "nvmlDeviceGetCurrPcieLinkWidth",
-    "nvmlDeviceGetMaxPcieLinkWidth",
-    "nvmlDeviceGetComputeRunningProcesses_v3",
-    "nvmlDeviceGetGraphicsRunningProcesses_v3",
-    "nvmlDeviceGetMPSComputeRunningProcesses_v3",
-    "nvmlDeviceGetFieldValues",
-    "nvmlDeviceGetCudaComputeCapability",
-    "nvmlDeviceGetVbiosVersion",
-    "nvmlDeviceGetPersistenceMode",
-    "nvmlDeviceGetComputeMode",
-    "nvmlDeviceGetEccMode",
-    "nvmlDeviceGetMigMode",
-    "nvmlDeviceGetMemoryBusWidth",
-    "nvmlDeviceGetRemappedRows",
-    "nvmlDeviceGetBAR1MemoryInfo",
-    "nvmlDeviceGetPcieReplayCounter",
-    "nvmlDeviceGetFanSpeed",
-    "nvmlDeviceGetEncoderUtilization",
+    "nvmlInitWithFlags", "nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetCount_v2",
+    "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetName",
+    "nvmlDeviceGetArchitecture", "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetUtilizationRates",
+    "nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperatureThreshold", "nvmlDeviceGetPowerUsage",
+    "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetClockInfo", "nvmlDeviceGetMaxClockInfo",
+    "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetPerformanceState", "nvmlDeviceGetCurrPcieLinkGeneration",
+    "nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetCurrPcieLinkWidth", "nvmlDeviceGetMaxPcieLinkWidth",
+    "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3",
+    "nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetFieldValues", "nvmlDeviceGetCudaComputeCapability",
+    "nvmlDeviceGetVbiosVersion", "nvmlDeviceGetPersistenceMode", "nvmlDeviceGetComputeMode", "nvmlDeviceGetEccMode",
+    "nvmlDeviceGetMigMode", "nvmlDeviceGetMemoryBusWidth", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetBAR1MemoryInfo",
+    "nvmlDeviceGetPcieReplayCounter", "nvmlDeviceGetFanSpeed", "nvmlDeviceGetEncoderUtilization",
     "nvmlDeviceGetDecoderUtilization",
 })  # fmt: skip
 """Symbols of the library that a new driver is asked for. Each was looked at: it reads, it is cheap, it is not known to
@@ -62,20 +35,13 @@ disturb a GPU. A call that is added here needs the same look."""
 
 
 EVENTS = frozenset({
-    "nvmlDeviceGetSupportedEventTypes",
-    "nvmlEventSetCreate",
-    "nvmlDeviceRegisterEvents",
-    "nvmlEventSetWait_v2",
+    "nvmlDeviceGetSupportedEventTypes", "nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait_v2",
     "nvmlEventSetFree",
 })  # fmt: skip
 """Symbols that the event thread calls. They affect this process only; a wait is one call in 0.5 s."""
 
 GLANCES = frozenset({
-    "nvmlGpmQueryDeviceSupport",
-    "nvmlGpmSampleAlloc",
-    "nvmlGpmSampleGet",
-    "nvmlGpmMigSampleGet",
-    "nvmlGpmSampleFree",
+    "nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleGet", "nvmlGpmMigSampleGet", "nvmlGpmSampleFree",
     "nvmlGpmMetricsGet",
 })  # fmt: skip
 """Symbols that a busy device is asked every ten seconds, and a MIG instance every two."""
@@ -84,24 +50,10 @@ ONCE = frozenset({"nvmlDeviceGetTotalEnergyConsumption"})
 """Symbols that delay other calls for milliseconds and are therefore called once per device, or on demand."""
 
 LOOKED = frozenset({
-    "nvmlDeviceGetTotalEnergyConsumption",
-    "nvmlDeviceGetProcessUtilization",
-    "nvmlGpmQueryDeviceSupport",
-    "nvmlGpmSampleAlloc",
-    "nvmlGpmSampleGet",
-    "nvmlGpmSampleFree",
-    "nvmlGpmMetricsGet",
+    "nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetProcessUtilization", "nvmlGpmQueryDeviceSupport",
+    "nvmlGpmSampleAlloc", "nvmlGpmSampleGet", "nvmlGpmSampleFree", "nvmlGpmMetricsGet",
 })  # fmt: skip
 """Symbols that are called on demand only. Two of them delay the calls of other threads for milliseconds."""
-
-TOPOLOGY = frozenset({
-    "nvmlDeviceGetNumaNodeId",
-    "nvmlDeviceGetNvLinkRemotePciInfo_v2",
-    "nvmlDeviceGetTopologyCommonAncestor",
-    "nvmlDeviceGetP2PStatus",
-})  # fmt: skip
-"""Symbols that are called only to read the topology, by a process that then ends. All read tables that
-the driver made when it was loaded."""
 
 
 def log_after(path: Path, seconds: float) -> dict[str, Any]:

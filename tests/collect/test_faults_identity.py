@@ -15,7 +15,6 @@ from tests.ui.fakes import FakeLive, app_on, screen_lines
 
 pytestmark = pytest.mark.xdist_group("clock")
 
-MIB = 1 << 20
 WIDTH, HEIGHT = 80, 24
 
 

@@ -133,18 +133,9 @@ def test_nothing_tells_whose_machine_it_is(tmp_path: Path) -> None:
     (root / "os-release").write_text("PRETTY_NAME=Ubuntu\nHOME_OF=/data/people/bob/x bob gpubox 192.168.7.9\n")
     text, removed = bundle(tmp_path, facts(frame, Environment=environment(**variables)))
     private = (
-        "ada",
-        "node7",
-        "bob",
-        "gpubox",
-        "192.168.7.9",
-        UUID,
-        "hunter2",
-        "secret_project",
-        "hf_secret",
-        "private",
+        "ada", "node7", "bob", "gpubox", "192.168.7.9", UUID, "hunter2", "secret_project", "hf_secret", "private",
         "Lovelace",
-    )
+    )  # fmt: skip
     assert "acme" not in text
     assert "SLURM_NTASKS=16" in text
     assert [word for word in private if word in text] == []

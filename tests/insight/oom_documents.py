@@ -8,7 +8,6 @@ from typing import Any, Final
 
 Json = dict[str, Any]
 
-KIB: Final = 1 << 10
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 TOTAL: Final = 80 * GIB

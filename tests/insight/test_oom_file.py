@@ -4,7 +4,6 @@ import copy
 import gzip
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +33,6 @@ from tests.insight.oom_documents import (
     steps,
     used,
 )
-
-HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e[/][bold red]\n"
 
 
 def match_of(raw: Json) -> Match:
@@ -344,17 +341,6 @@ def test_the_document_has_the_public_names() -> None:
 
 
 # What is not to be trusted
-
-
-def strings(value: object) -> Iterator[str]:
-    if isinstance(value, dict):
-        for pair in value.items():
-            yield from strings(list(pair))
-    elif isinstance(value, list):
-        for item in value:
-            yield from strings(item)
-    elif isinstance(value, str):
-        yield value
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -60,8 +60,6 @@ needs_unshare = pytest.mark.skipif(
     else True,
     reason="needs unshare, and user namespaces for every user",
 )
-
-StartImpostor = Callable[..., int]
 
 
 class Hideout:

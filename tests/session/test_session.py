@@ -3,7 +3,7 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -20,8 +20,6 @@ from tests import builders, runs
 from tests.frames import machine
 from tests.ui.fakes import FakeLive, FakeRecording, FakeStream
 from tests.ui.probing import BEGAN, PID, FakeWatcher, moment, probe, statistics
-
-Calls = list[Callable[[], None]]
 
 
 class DemandingLive(FakeLive):

@@ -23,9 +23,6 @@ from tests import builders
 from tests.frames import machine
 from tests.ui.fakes import FakeLive, FakeRecording, app_on, screen_lines, screen_text, seen, until
 
-SCREEN_NAMES = ("memory", "workloads", "alerts", "explain", "doctor", "cost", "help")
-
-
 # Bindings
 
 

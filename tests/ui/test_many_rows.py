@@ -1,18 +1,15 @@
 """Thousands of processes on the screen: rows that are not visible are not drawn."""
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from gpumon.core.model import Frame
 from gpumon.present.paint.line import Line
-from gpumon.present.paint.table import Column, PlacedColumn
-from gpumon.present.process_list import LISTED_COLUMNS, listed_line, listed_processes
+from gpumon.present.paint.table import PlacedColumn
 from gpumon.present.process_table import process_line
-from gpumon.ui.screens import overview, processes
+from gpumon.ui.screens import overview
 from gpumon.ui.widgets.line_table import LineTable
 from tests import builders
 from tests.ui.fakes import FakeLive, app_on, screen_text
@@ -53,31 +50,3 @@ async def test_of_thousands_of_processes_those_in_sight_are_drawn(monkeypatch: p
         assert table.rows[table.cursor].key.endswith("/3999")
         assert " 3999 " in screen_text(app)
         assert len(drawn) <= 4 * 50
-
-
-class Work:
-    """Counts how often rows are made, and the values of their columns read, by name."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.calls: Counter[str] = Counter()
-        monkeypatch.setattr(processes, "LISTED_COLUMNS", [self._watched(column) for column in LISTED_COLUMNS])
-        monkeypatch.setattr(processes, "listed_processes", self._counted("rows", listed_processes))
-        monkeypatch.setattr(processes, "listed_line", self._counted("lines", listed_line))
-
-    def _watched(self, column: Column[Any]) -> Column[Any]:
-        sort_key = column.sort_key and self._counted(f"{column.id} value", column.sort_key)
-        return replace(column, sort_key=sort_key, text=self._counted(f"{column.id} text", column.text_of))
-
-    def _counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:  # noqa: ANN401
-            self.calls[name] += 1
-            return function(*arguments)
-
-        return call
-
-    def done(self, keys: int = 1) -> dict[str, int]:
-        """The counts since the last call, after which that many keys were pressed; those of lines are left out."""
-        counts = {name: count for name, count in self.calls.items() if name != "lines"}
-        assert self.calls["lines"] <= 4 * 50 * keys, "those in sight"
-        self.calls.clear()
-        return counts

@@ -21,11 +21,6 @@ The doctor is not among them, because it starts programs.
 """
 
 
-FRAME_SECONDS = 4
-CACHED = {"gpumon.present.paint.line.Span"}
-"""The cells of tables are kept for later frames, but not more than a few screens of them."""
-
-
 def live_objects(kinds: Sequence[type]) -> Counter[str]:
     """Number of objects of each kind that something still refers to."""
     gc.unfreeze()  # the app hides from the collector what exists after its start

@@ -36,11 +36,6 @@ def kinds(app: GpumonApp) -> list[type[Screen[Any]]]:
     return [type(screen) for screen in app.screen_stack[1:]]
 
 
-def selected(app: GpumonApp) -> str | None:
-    assert isinstance(app.screen, ViewScreen)
-    return app.screen.device_key
-
-
 # Digits
 
 

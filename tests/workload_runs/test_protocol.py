@@ -199,20 +199,3 @@ def test_no_bytes_make_it_fail(data: bytes) -> None:
     reader.feed(data + b"\n")
     reader.end()
     parse(data)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-def texts(value: Any) -> list[str]:  # noqa: ANN401
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, list):
-        return [text for item in value for text in texts(item)]
-    if isinstance(value, dict):
-        return [text for pair in value.items() for item in pair for text in texts(item)]
-    return []
