@@ -91,11 +91,12 @@ def exporter(  # noqa: PLR0917 - click passes them by name
     from gpumon.cli.group import thresholds
     from gpumon.cli.metrics_server import ServerSecurity
     from gpumon.core.heap import limit_heap
+    from gpumon.fleet.prometheus import read_secret
     from gpumon.session.host_monitor import HostMonitor
     from gpumon.streams.live import LiveStream
 
     limit_heap()  # each request has a thread, which would get a separate heap
-    security = ServerSecurity(tls_certificate, tls_key, tls_client_ca, user, _password(password_file))
+    security = ServerSecurity(tls_certificate, tls_key, tls_client_ca, user, read_secret(password_file, ""))
     monitor = HostMonitor(LiveStream(interval), thresholds())
     with ending_signals() as stop:
         monitor.start()
@@ -274,20 +275,3 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _password(file: Path | None) -> str:
-    """The first line of a file.
-
-    Raises:
-        CommandError: The file cannot be read or is empty.
-    """
-    if file is None:
-        return ""
-    from gpumon.fleet.model import FleetError
-    from gpumon.fleet.prometheus import read_secret
-
-    try:
-        return read_secret(file, "")
-    except FleetError as error:
-        raise CommandError(error.problem, ExitCode.USAGE) from error

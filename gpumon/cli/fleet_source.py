@@ -94,21 +94,6 @@ def fleet_source(options: Mapping[str, Any]) -> "FleetSource | None":
         raise CommandError(error.problem, ExitCode.USAGE) from error
 
 
-def named_hosts(text: str) -> list[str]:
-    """The hosts of the option --hosts.
-
-    Raises:
-        CommandError: A name is not valid, or there are too many.
-    """
-    from gpumon.fleet.model import FleetError
-    from gpumon.operations.fleet.ssh import parse_hosts
-
-    try:
-        return parse_hosts(text, None)
-    except FleetError as error:
-        raise CommandError(error.problem, ExitCode.USAGE) from error
-
-
 def _prometheus(options: Mapping[str, Any]) -> "FleetSettings":
     """The settings of Prometheus.
 

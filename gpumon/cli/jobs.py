@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from gpumon.cli.fleet_source import fleet_source, given_options, named_hosts, read_source, source_options
+from gpumon.cli.fleet_source import fleet_source, given_options, read_source, source_options
 from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json, report_width, terminal_width
 from gpumon.core.problems import ExitCode, Problem
@@ -56,9 +56,10 @@ def jobs(  # noqa: PLR0917 - click passes them by name
 
 
 def _show_hosts(hosts: str, *, as_json: bool) -> int:
+    from gpumon.operations.fleet.ssh import parse_hosts
     from gpumon.operations.training_jobs.hosts import merged_jobs, read_hosts
 
-    results = read_hosts(named_hosts(hosts))
+    results = read_hosts(parse_hosts(hosts, None))
     problems = [result.problem for result in results if result.problem is not None]
     return _show(merged_jobs(results), problems, as_json=as_json)
 

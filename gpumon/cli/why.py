@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from gpumon.cli.attaching import attach_options, chosen_target, load_missing_probes, slower_allowed
-from gpumon.cli.fleet_source import named_hosts
 from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json, print_lines, report_width
 from gpumon.core.problems import CommandError, ExitCode
@@ -69,12 +68,13 @@ def why(  # noqa: PLR0917 - click passes them by name
 
 
 def _examine_hosts(hosts: str, target: str | None, seconds: float | None, *, attach: bool) -> "JobWhyReport":
+    from gpumon.operations.fleet.ssh import parse_hosts
     from gpumon.operations.why.hosts import examine_hosts
 
     if target is not None and target.isdecimal():
         raise click.UsageError("Name a job, not a PID: a PID means another process on each host.")
     arguments = [*(["--seconds", f"{seconds:g}s"] if seconds else []), *(["--attach"] if attach else [])]
-    return examine_hosts(named_hosts(hosts), [*arguments, *([] if target is None else ["--", target])])
+    return examine_hosts(parse_hosts(hosts, None), [*arguments, *([] if target is None else ["--", target])])
 
 
 def _show(reports: "WhyReport | JobWhyReport", *, as_json: bool) -> int:

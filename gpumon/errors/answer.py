@@ -14,6 +14,7 @@ from gpumon.errors.entry import Fix
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory_cause import MemoryCause
+from gpumon.errors.memory_message import MemoryMessage
 from gpumon.errors.ranks import comparison
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
 from gpumon.errors.signs import sign
@@ -279,9 +280,19 @@ def _because(root: LogFailure) -> str:
         parts.append(f"free {bytes_text(message.free)}" + (f" of {bytes_text(message.total)}" if message.total else ""))
     if message.own is not None or message.held:
         parts.append(f"this process holds {bytes_text(message.own or message.held)}")
-    foreign = message.foreign
-    parts.append(f"other processes {bytes_text(foreign)}" if foreign else "no other process")
+    parts.append(_other_processes(message))
     return ", ".join(parts)
+
+
+def _other_processes(message: MemoryMessage) -> str:
+    """What other processes hold, and the largest of those that the message names."""
+    if not message.foreign:
+        return "no other process"
+    held = bytes_text(message.foreign)
+    pids = [pid for pid, _ in sorted(message.others, key=lambda other: -other[1])]
+    if len(pids) == 1:
+        return f"PID {pids[0]} holds {held}"
+    return f"other processes {held}" + (f" (most: PID {pids[0]})" if pids else "")
 
 
 def _cache(root: LogFailure) -> str:

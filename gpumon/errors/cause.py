@@ -304,11 +304,11 @@ def follows(failure: LogFailure, earlier: LogFailure) -> bool:
 
 def may_lead_to(notice: Match, root: LogFailure) -> bool:
     """Whether a notice may be the reason of a failure: it is of a kind that ends programs later, or names the same."""
-    told = LogFailure(FailureKind.KNOWN, notice.line, notice.text, notice.rank, matches=(notice,))
+    known = LogFailure(FailureKind.KNOWN, notice.line, notice.text, notice.rank, matches=(notice,))
     package = "" if root.raised is None or len(root.raised.package) < _MIN_OBJECT else root.raised.package
-    is_named = _is_about_the_same(root, told) or (bool(package) and package in notice.text)
+    is_named = _is_about_the_same(root, known) or (bool(package) and package in notice.text)
     is_later = notice.error.is_leading and not notice.error.is_echo
-    return is_later or (_are_of_one_rank(told, root) and is_named)
+    return is_later or (_are_of_one_rank(known, root) and is_named)
 
 
 def _is_about_the_same(failure: LogFailure, earlier: LogFailure) -> bool:

@@ -81,7 +81,6 @@ class FixCondition:
         return ConditionError(f"{why}: {word!r} in {self._text!r}")
 
     def _next(self) -> str:
-        """The next token; empty at the end."""
         return self._tokens[-1] if self._tokens else ""
 
     def _take(self) -> str:

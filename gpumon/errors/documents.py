@@ -6,11 +6,12 @@ from typing import Any, Final
 
 from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.explanation import Explanation
+from gpumon.errors.load import shared_fixes
 from gpumon.errors.match import Match
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.rank import case_of, fixes_of
 from gpumon.errors.reading import LogFailure, NumberedLine
-from gpumon.errors.unknown import attachments, kind_of, next_steps
+from gpumon.errors.unknown import kind_of, next_steps
 
 _SCHEMA: Final = 1
 _OF_MATCH: Final = ("line", "text", "rank", "count", "is_cause", "is_warning")
@@ -69,7 +70,7 @@ def _unknown_document(error: LogFailure, *, is_cause: bool) -> dict[str, Any]:
         "frame": None if error.frame is None else error.frame._asdict(),
         "around": _lines(error.around),
         "fixes": _fixes(next_steps(error)),
-        "attach": _fixes(attachments()),
+        "attach": _fixes(shared_fixes("unknown-attachments")),
     }
 
 

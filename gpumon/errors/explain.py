@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.text import safe_text
-from gpumon.errors.cause import cause_of
 from gpumon.errors.explanation import Explanation, explanation_of
 from gpumon.errors.find import ErrorFinder
 from gpumon.errors.load import ERRORS
 from gpumon.errors.reader import LogReader
-from gpumon.errors.reading import LogReading, merged
+from gpumon.errors.reading import merged
 from gpumon.errors.source import log_files, log_pieces, open_log
 
-_CHUNK_BYTES: Final = 1 << 20
 _MAX_PATH: Final = 4096
 _JSON: Final = b"{"
 """The start of the report of a probe, and of few logs."""
@@ -36,14 +34,12 @@ def explain(chunks: Iterable[bytes], name: str = "the log") -> Explanation:
         chunks: The log, in chunks of any size.
         name: Its name in the answer.
     """
-    return _explained(LogReader(finder()).read(chunks), name)
+    return explanation_of(LogReader(finder()).read(chunks), name)
 
 
 def explain_text(text: str) -> Explanation:
     """Explains a text, such as a pasted one."""
-    data = text.encode("utf-8", "replace")
-    chunks = (data[start : start + _CHUNK_BYTES] for start in range(0, len(data), _CHUNK_BYTES))
-    return explain(chunks, _PASTED)
+    return explain([text.encode("utf-8", "replace")], _PASTED)
 
 
 def explain_source(chunks: Iterator[bytes], name: str) -> Explanation:
@@ -84,8 +80,4 @@ def explain_logs(logs: Sequence[tuple[str, Iterable[bytes]]], name: str) -> Expl
         name: Their name in the answer.
     """
     readings = [(log_name, LogReader(finder()).read(chunks)) for log_name, chunks in logs]
-    return _explained(merged(readings), name)
-
-
-def _explained(reading: LogReading, name: str) -> Explanation:
-    return explanation_of(reading, cause_of(reading), name)
+    return explanation_of(merged(readings), name)

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from gpumon.core.notebook import NotebookTable
 from gpumon.errors.answer import LogAnswer, answer_of
-from gpumon.errors.cause import Cause, in_place
+from gpumon.errors.cause import Cause, cause_of, in_place
 from gpumon.errors.match import Match
 from gpumon.errors.reading import LogFailure, LogReading, NumberedLine
 
@@ -51,8 +52,9 @@ class Explanation(NotebookTable):
         return self.answer.is_failure
 
 
-def explanation_of(reading: LogReading, cause: Cause | None, name: str) -> Explanation:
+def explanation_of(reading: LogReading, name: str) -> Explanation:
     """The explanation of a log."""
+    cause = cause_of(reading)
     answer = answer_of(reading, cause, name)
     unknown = None if cause is None or cause.root.match is not None else cause.root
     matches = tuple(_matches(reading, cause))[:_MAX_MATCHES]
@@ -62,14 +64,9 @@ def explanation_of(reading: LogReading, cause: Cause | None, name: str) -> Expla
 def _matches(reading: LogReading, cause: Cause | None) -> Iterable[Match]:
     """The known errors, each once: the cause first."""
     by_id: dict[str, list[Match]] = {}
-    for failure in (*reading.open, *reading.lasting):
-        for match in failure.matches:
-            by_id.setdefault(match.error.id, []).append(match)
-    if reading.hang is not None:
-        by_id.setdefault(reading.hang.error.id, []).append(reading.hang)
-    for notice in reading.notices:
-        if notice.match is not None:
-            by_id.setdefault(notice.match.error.id, []).append(notice.match)
+    failed = chain.from_iterable(failure.matches for failure in (*reading.open, *reading.lasting))
+    for match in filter(None, (*failed, reading.hang, *(notice.match for notice in reading.notices))):
+        by_id.setdefault(match.error.id, []).append(match)
     root = None if cause is None else cause.root.match
     if root is not None:
         yield _counted(root, by_id.pop(root.error.id, [root]), reading)

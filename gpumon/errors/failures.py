@@ -148,14 +148,7 @@ def with_letters(texts: Iterable[str]) -> Mapping[str, bytes]:
     return {text: max(LetterWords(text).words, key=len, default=b"") for text in texts}
 
 
-_SIGNS: Final = with_letters(
-    (
-        *("xit", "ignal", "eturned ", "failed with ", "Killed", "Aborted", "Segmentation fault", "Bus error"),
-        *("Terminated", "Illegal instruction", "Floating point exception", "local_rank: ", " failed", " error"),
-        *("rror", "ERROR", "FATAL", "CRITICAL", "fatal", "FAILED", "E: ", "*** ", "not found", "No such file"),
-        *("annot exec", "ermission denied", "build stopped"),
-    )
-)
+_SIGNS: Final = with_letters(signs.sign("failure").texts)
 """Parts of lines about the end of a process, or about an error."""
 
 

@@ -47,6 +47,7 @@ class ErrorFinder:
 
     def __init__(self, catalogue: ErrorCatalogue) -> None:
         self._catalogue = catalogue
+        self._ids = list(catalogue)
         self._index = NeedleIndex(catalogue.index["needles"])
         self._patterns: dict[bytes, Sequence[PreparedPattern]] = {}
 
@@ -105,7 +106,7 @@ class ErrorFinder:
         """The wordings with a needle, whose entries are read when it is met."""
         if needle not in self._patterns:
             places = self._index.places(needle)
-            errors = [self._catalogue[self._catalogue.ids[order]] for order in places[::2]]
+            errors = [self._catalogue[self._ids[order]] for order in places[::2]]
             self._patterns[needle] = [
                 PreparedPattern(order, error, error.wordings[number])
                 for order, number, error in zip(places[::2], places[1::2], errors, strict=True)

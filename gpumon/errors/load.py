@@ -6,7 +6,8 @@ one of its needles is in a log, or if it is asked for.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import string
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import chain
@@ -20,40 +21,9 @@ INDEX: Final = Path(__file__).with_name("index.json")
 SHARED: Final = frozenset({"fixes", "wordings"})
 """Files without errors, with what several entries use."""
 
-_NOT_ABOUT_MEMORY: Final = "No effect: this error is not about memory."
-_CACHE: Final = {
-    ContextState.DEAD: "Cannot help: the CUDA context is dead, so this call fails like every other CUDA call of the"
-    " process.",
-    ContextState.RESET: "No effect: the fault is below PyTorch, in the driver or the hardware.",
-}
-"""What `torch.cuda.empty_cache()` does for an entry that does not say it, by the context; for others, nothing."""
-STANDARD_CACHE: Final = frozenset(
-    {_NOT_ABOUT_MEMORY, *_CACHE.values(), "No effect: there is no CUDA context yet, so there is no cache."}
-)
-"""Effects of `torch.cuda.empty_cache()` on errors that are not about memory, so that they need no section."""
-
-SLOT_TYPES: Final = {
-    "int": (r"\d", 20, ""),
-    "signed": (r"-?\d", 20, ""),
-    "decimal": (r"[\d.]", 20, ""),
-    "word": (r"\w", 60, ""),
-    "dotted": (r"[\w.]", 100, ""),
-    "slug": (r"[\w-]", 60, ""),
-    "name": (r"[\w.-]", 100, ""),
-    "path": (r"\S", 160, ""),
-    "quoted": (r"[^'\n]", 200, ""),
-    "rest": (r"[^\n]", 200, ""),
-    "text": (r"[^\n]", 200, "?"),
-}
-"""The types of slots: a set of characters, how many of them at most unless the slot says it, and whether as few of them
-as possible. A number behind the name of a type replaces the maximum."""
-FIXED_SLOT_TYPES: Final = {
-    "any": r"[^\n]{0,200}?",
-    "size": r"[\d.]{1,16} (?:bytes|[KMGT]i?B)",
-    "shape": r"\[[\d, -]{0,120}\]",
-}
-_SLOT: Final = re.compile(r"\{\{|\}\}|\{(?P<name>\w*):(?P<type>[^{}]*)\}|\{(?P<plain>\w+)\}")
-_TYPE: Final = re.compile(r"(?P<name>[a-z]+)(?P<size>\d*)")
+_PART: Final = re.compile(r"\{\{|\}\}|\{(?P<name>\w*):(?P<type>[^{}]*)\}|\{(?P<plain>\w+)\}|(?P<text>[^{}]+|.)")
+_MAXIMUM: Final = re.compile(r"\d+(?=\}\??$)")
+"""In the regular expression of a type of slots, what a number behind its name replaces."""
 _MARK: Final = "\0"
 """Stands before and behind the name of a slot of a fix, and its default after a colon."""
 _FIX_SLOT: Final = re.compile(r"\{(\{[a-z_]\w*(?::[^{}\n]*)?\})\}|\{([a-z_]\w*(?::[^{}\n]*)?)\}")
@@ -130,12 +100,7 @@ def _fields(text: str, where: str, first: int = 1) -> list[_Field]:
 
 
 def parse(text: str, where: str, line: int = 1) -> KnownError:
-    """Reads an entry.
-
-    Args:
-        text: Its lines.
-        where: The name of the file, for error messages.
-        line: The number of its first line.
+    """Reads an entry of a file, whose first line has a number.
 
     Raises:
         EntryError: It is not an entry.
@@ -156,7 +121,7 @@ def parse(text: str, where: str, line: int = 1) -> KnownError:
         if not texts[name]:
             raise head.fail(f"{words[0]} has no {name!r}")
     causes = [some.with_condition()[1:] for some in by_keyword["cause"]]
-    more = chain.from_iterable(_more(some) for some in by_keyword["more"])
+    more = chain.from_iterable(map(_fixes, by_keyword["more"]))
     context = ContextState(words[-1])
     return KnownError(
         id=words[0],
@@ -168,7 +133,7 @@ def parse(text: str, where: str, line: int = 1) -> KnownError:
         causes=tuple(text for condition, text in causes if not condition),
         causes_when=tuple(pair for pair in causes if pair[0]),
         fixes=tuple(chain.from_iterable(_fixes(some) for some in fields if some.keyword in {"fix", "use"})),
-        empty_cache=texts["cache"] or _CACHE.get(context, _NOT_ABOUT_MEMORY),
+        empty_cache=texts["cache"] or shared_texts("cache").get(context.value, shared_texts("cache")["other"]),
         see_more=tuple(filter(None, (filled(fix, {}) for fix in more))),
         sources=tuple(some.text for some in by_keyword["source"]),
         said_by=texts["seen"],
@@ -190,19 +155,16 @@ def _pairs(some: _Field, word: str) -> Iterator[tuple[str, str]]:
     return ((name, rest.strip()) for name in names.split())
 
 
-def _more(some: _Field) -> Sequence[Fix]:
-    is_shared = some.head.startswith("use ")
-    return _fixes_of_group(some.head.removeprefix("use ").strip(), some) if is_shared else (_fix(some),)
-
-
 def _fixes(some: _Field) -> Iterator[Fix]:
     """A fix, or those of a group, with the condition of the entry."""
-    if some.keyword == "fix":
+    if some.keyword != "use" and not some.head.startswith("use "):
         yield _fix(some)
         return
-    name, _, rest = some.head.partition(" ")
+    name, _, rest = some.head.removeprefix("use ").lstrip().partition(" ")
+    if name not in entry_texts("fixes"):
+        raise some.fail(f"fixes.txt has no group {name!r}")
     mode, condition, _ = some.with_condition(rest.strip())
-    for fix in _fixes_of_group(name, some):
+    for fix in shared_fixes(name):
         both = f"({fix.when}) and ({condition})" if fix.when and condition else fix.when or condition
         is_first, is_hidden = _MODES[mode] if mode else (fix.is_first, fix.is_hidden_otherwise)
         yield fix._replace(when=both, is_first=is_first, is_hidden_otherwise=is_hidden)
@@ -255,69 +217,48 @@ def _wording(some: _Field) -> Wording:
 
 def _regex_of(text: str, some: _Field) -> str:
     """The regular expression for a literal text with slots."""
-    parts: list[str] = []
-    position = 0
-    for slot in _SLOT.finditer(text):
-        parts.append(re.escape(text[position : slot.start()]))
-        position = slot.end()
-        name = slot["plain"] or slot["name"]
-        inner = re.escape(slot[0][0]) if name is None else _slot_regex(slot["type"] or "word", some)
-        parts.append(f"(?P<{name}>{inner})" if name else inner)
-    parts.append(re.escape(text[position:]))
-    return "".join(parts)
+
+    def regex(part: re.Match[str]) -> str:
+        name = part["plain"] or part["name"]
+        if name is None:
+            return re.escape(part["text"] or part[0][0])
+        inner = _slot_regex(part["type"] or "word", some)
+        return f"(?P<{name}>{inner})" if name else inner
+
+    return _PART.sub(regex, text)
 
 
 def _slot_regex(kind: str, some: _Field) -> str:
     if "|" in kind:
         choices = [re.escape(choice) for choice in kind.split("|")]
         return f"(?:{'|'.join(choices[:-1])})?" if not choices[-1] else f"(?:{'|'.join(choices)})"
-    match = _TYPE.fullmatch(kind)
-    if match is not None and match["name"] in SLOT_TYPES:
-        characters, size, ending = SLOT_TYPES[match["name"]]
-        return f"{characters}{{1,{match['size'] or size}}}{ending}"
-    piece = FIXED_SLOT_TYPES.get(kind) or _pieces().get(kind)
+    name = kind.rstrip(string.digits)
+    piece = shared_texts("slot").get(name) or shared_texts("piece").get(kind)
     if piece is None:
         raise some.fail(f"no type of slots is called {kind!r}")
-    return piece
+    return piece if name == kind else _MAXIMUM.sub(kind[len(name) :], piece)
 
 
 @cache
-def _pieces() -> Mapping[str, str]:
-    """Regular expressions that can be types of slots."""
-    heads = (
-        some.head.partition(" ") for some in _fields((ENTRIES / "wordings.txt").read_text("utf-8"), "wordings.txt")
-    )
-    return {name: regex.strip() for name, _, regex in heads}
+def shared_texts(keyword: str) -> Mapping[str, str]:
+    """The texts of `wordings.txt` with a keyword, which several entries use."""
+    fields = _fields((ENTRIES / "wordings.txt").read_text("utf-8"), "wordings.txt")
+    texts = (some.head.partition(" ") for some in fields if some.keyword == keyword)
+    return {name: text for name, _, text in texts}
 
 
 @cache
-def _groups() -> Mapping[str, Sequence[_Field]]:
-    """Groups of fixes that several entries use."""
-    groups: dict[str, list[_Field]] = {}
-    for some in _fields((ENTRIES / "fixes.txt").read_text("utf-8"), "fixes.txt"):
-        if some.keyword == "group":
-            current = groups.setdefault(some.head, [])
-        else:
-            current.append(some)
-    return groups
-
-
 def shared_fixes(group: str) -> tuple[Fix, ...]:
     """The fixes of a group of `fixes.txt`."""
-    return tuple(map(_fix, _groups()[group]))
-
-
-def _fixes_of_group(name: str, some: _Field) -> tuple[Fix, ...]:
-    if name not in _groups():
-        raise some.fail(f"fixes.txt has no group {name!r}")
-    return shared_fixes(name)
+    line, text = entry_texts("fixes")[group]
+    return tuple(map(_fix, _fields(text, "fixes.txt", line)[1:]))
 
 
 @cache
 def entry_texts(name: str) -> Mapping[str, tuple[int, str]]:
-    """The entries of a file by their ids: the number of the first line of each, and its lines."""
+    """The entries of a file, or its groups, by their ids: the number of the first line of each, and its lines."""
     lines = (ENTRIES / f"{name}.txt").read_text("utf-8").splitlines()
-    starts = [number for number, line in enumerate(lines) if line.startswith("error ")]
+    starts = [number for number, line in enumerate(lines) if line.startswith(("error ", "group "))]
     places = zip(starts, [*starts[1:], len(lines)], strict=True)
     return {lines[start].split()[1]: (start + 1, "\n".join(lines[start:end])) for start, end in places}
 
@@ -339,11 +280,6 @@ class ErrorCatalogue(Mapping[str, KnownError]):
         """The ids with their files, further ids, the needles, and the entries whose wordings have no needle."""
         return json.loads(INDEX.read_bytes()) if self._given_index is None else self._given_index
 
-    @cached_property
-    def ids(self) -> Sequence[str]:
-        """The ids, in order."""
-        return list(self.index["entries"])
-
     def __getitem__(self, error_id: str) -> KnownError:
         error_id = self.index["also"].get(error_id, error_id)
         if error_id not in self._errors:
@@ -353,10 +289,10 @@ class ErrorCatalogue(Mapping[str, KnownError]):
         return self._errors[error_id]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.ids)
+        return iter(self.index["entries"])
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.index["entries"])
 
 
 ERRORS: Final = ErrorCatalogue()

@@ -6,8 +6,10 @@ It also writes such a message, for a report that has the sizes but not the text.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
+from gpumon.core.text_table import table
 from gpumon.errors.lazy_pattern import lazy_pattern
 
 _UNITS: Final[dict[str, int]] = {
@@ -27,23 +29,14 @@ _HEADS: Final = (
     _pattern(r"CUDA out of memory\. Tried to allocate SIZE"),
     _pattern(r"Allocation on device \d+ would exceed allowed memory(?s:.{0,120}?)Requested : SIZE"),
 )
-_WORDINGS: Final = {
-    name: tuple(map(_pattern, wordings))
-    for name, wordings in {
-        "total": (r"total capaci?ty of SIZE", "SIZE total capacity", "Device limit : SIZE"),  # PyTorch 2.1: capacty
-        "free": ("of which SIZE is free", "; SIZE free", r"Free \(according to CUDA\) : SIZE"),
-        "own": ("this process has SIZE memory in use",),
-        "allowed": ("SIZE allowed ;", r"user-supplied memory fraction\) : SIZE"),
-        "allocated": (
-            "allocated memory SIZE is allocated by PyTorch",
-            "SIZE already allocated",
-            "Currently allocated : SIZE",
-        ),
-        "private_pools": ("SIZE allocated in private pools",),
-        "unallocated": ("SIZE is reserved by PyTorch but unallocated",),
-        "reserved": ("SIZE (?:reserved in total by PyTorch|cached)",),
-    }.items()
-}
+
+
+@cache
+def _wordings() -> Sequence[tuple[str, re.Pattern[str]]]:
+    rows = (row.partition(": ") for row in table("gpumon.errors", "memory") if row.startswith("message "))
+    return [(name.removeprefix("message "), _pattern(wording)) for name, _, wording in rows]
+
+
 _NO_LIMIT: Final = 1 << 60
 """The cudaMallocAsync backend prints 16384 PiB, the largest 64-bit number, if no limit is set."""
 _OTHER: Final = _pattern(r"Process (\d+) has SIZE memory in use")
@@ -141,7 +134,10 @@ def read_memory_message(text: str) -> MemoryMessage | None:
     if head is None:
         return None
     body = text[: _end(text, head.end())]
-    sizes = {name: _first(body, wordings) for name, wordings in _WORDINGS.items()}
+    sizes: dict[str, int | None] = {}
+    for name, wording in _wordings():
+        if sizes.setdefault(name, None) is None and (match := wording.search(body)) is not None:
+            sizes[name] = _bytes(match[1], match[2])
     reserved, allocated = sizes.pop("reserved"), sizes["allocated"]
     if sizes["unallocated"] is None and reserved is not None and allocated is not None:
         sizes["unallocated"] = max(0, reserved - allocated)
@@ -176,11 +172,6 @@ def _end(text: str, start: int) -> int:
     """Where the next such message starts, whose sizes belong to a later allocation."""
     starts = (text.find(head, start) for head in ("CUDA out of memory", "Allocation on device"))
     return min((position for position in starts if position > 0), default=len(text))
-
-
-def _first(text: str, wordings: Sequence[re.Pattern[str]]) -> int | None:
-    match = next((match for wording in wordings if (match := wording.search(text)) is not None), None)
-    return None if match is None else _bytes(match[1], match[2])
 
 
 def _bytes(number: str, unit: str) -> int:

@@ -6,7 +6,7 @@ from typing import Final
 from gpumon.core.units import counted
 from gpumon.errors.entry import ContextState, Fix, KnownError
 from gpumon.errors.explanation import Explanation
-from gpumon.errors.load import STANDARD_CACHE, shared_fixes
+from gpumon.errors.load import shared_fixes, shared_texts
 from gpumon.errors.match import Match
 from gpumon.errors.memory_cause import MemoryCause, cause_sentence, value_rows
 from gpumon.errors.prefixes import Timestamp
@@ -14,7 +14,7 @@ from gpumon.errors.rank import case_of, fixes_of
 from gpumon.errors.reading import LogFailure, NumberedLine
 from gpumon.errors.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
 from gpumon.errors.tracebacks import TracebackFrame
-from gpumon.errors.unknown import KIND_SENTENCES, attachments, kind_of, next_steps
+from gpumon.errors.unknown import KIND_SENTENCES, kind_of, next_steps
 
 _CONTEXTS: Final = {
     ContextState.ALIVE: "The process can continue if it catches the error: its CUDA context is intact.",
@@ -111,7 +111,7 @@ def _table(heading: str, rows: Iterable[tuple[str, object]], *above: TextBlock) 
 def _remedies(error: KnownError, fixes: Sequence[Fix], context: ContextState) -> Iterator[Section]:
     yield Section(FIXES, tuple(fix_blocks(fixes)))
     yield Section("Continue or restart", (paragraph(_CONTEXTS[context]),))
-    if error.empty_cache not in STANDARD_CACHE:
+    if error.empty_cache not in shared_texts("cache").values():  # those of errors that are not about memory
         yield Section("Effect of torch.cuda.empty_cache()", (paragraph(error.empty_cache),))
     if error.see_more:
         yield Section("More information", tuple(fix_blocks(error.see_more)))
@@ -151,7 +151,7 @@ def _unknown_sections(explanation: Explanation) -> Iterator[Section]:
         steps = next_steps(error)
         request = "To have this error added to gpumon, open an issue. A report to any project needs:"
     yield Section(NEXT_STEPS, tuple(fix_blocks(steps)))
-    yield Section("What to attach to a report", (paragraph(request), *fix_blocks(attachments())))
+    yield Section("What to attach to a report", (paragraph(request), *fix_blocks(shared_fixes("unknown-attachments"))))
 
 
 def _other_error(error: LogFailure) -> str:

@@ -59,7 +59,6 @@ class NeedleIndex:
         return sorted(dict.fromkeys(occurrences), key=itemgetter(1))
 
     def _with_gram(self, gram: str) -> Sequence[_Needle]:
-        """The needles whose rarest gram is this one."""
         if gram not in self._needles:
             rows = [row.split(":") for row in self._rows.get(gram, "").split(";") if row]
             self._needles[gram] = [_Needle(letters.encode(), others.split()) for letters, others, _ in rows]

@@ -140,7 +140,6 @@ def _values(findings: OomFindings) -> dict[str, int | str]:
 
 
 def _place(file: OomFile, moment: str) -> str:
-    """The process, and the time."""
     ranks = "" if file.world_size is None else f" of {file.world_size}"
     rank = "" if file.rank is None else f", rank {file.rank}{ranks}"
     torch = "" if file.torch_version is None else f", PyTorch {file.torch_version}"

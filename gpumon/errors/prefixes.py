@@ -14,38 +14,38 @@ from typing import Final, NamedTuple
 from gpumon.errors.lazy_pattern import lazy_pattern
 
 _TIME: Final = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
-_DATE: Final = r"\d{4}[-/]\d\d[-/]\d\d"
-_SHORT_DATE: Final = r"\d[-/](?:\d\d|[A-Z][a-z][a-z])(?:[-/]\d\d(?:\d\d)?)?"
-"""A date without a year, or with the year at its end, behind its first digit."""
 _ZONE: Final = r"(?:Z|[ ]?[+-]\d\d:?\d\d)?"
 _MONTH_DAY: Final = r"[A-Z][a-z][a-z][ ]{1,2}\d{1,2}"
+_DATE: Final = (
+    rf"(?:\d\d(?:\d\d)?[-/.](?:\d\d|[A-Z][a-z][a-z])(?:[-/.]\d\d(?:\d\d)?)?|{_MONTH_DAY}(?:[ ]\d{{4}})?)[T ,]{{1,2}}"
+)
+_SEPARATOR: Final = r"(?:[ ][-|>](?=[ ]))?"
 _STREAM: Final = r"(?:[ ]std(?:out|err)[ ][FP](?=[ ]))?"
 """What a container runtime of Kubernetes writes after the timestamp."""
 _RANK: Final = r"(\d{1,5})"
 _LEVELS: Final = "DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL"
-_LEVEL_AFTER_TIME: Final = rf"[ ]+(?:{_LEVELS})\b[:|-]?"
+_LEVEL_AFTER_TIME: Final = rf"[ ]+(?:{_LEVELS})\b(?:[:|-]|[ ]+[|-](?=[ ]))?"
 """After a time, a bare word is a level; alone, it may be a word of a message that was broken before it."""
 
 # Every line of a log is matched with this pattern. Each branch starts with a different letter, digit or bracket,
 # because the regular expression engine skips branches whose first character does not match. Only ranks are groups.
 _PREFIX: Final = re.compile(
     rf"""\n[ \t]*(?:{_RANK}:(?=[ ])|[A-Za-z][A-Za-z0-9_.-]{{0,62}}[ ]*\|(?=[ ]))?(?:[ \t]*(?:
-      \d(?:(?:\d{{3}}[-/]\d\d[-/]\d\d|{_SHORT_DATE})[T ]{_TIME}(?:{_LEVEL_AFTER_TIME}|{_ZONE}:?{_STREAM})
-        |\d:\d\d:\d\d(?:[.,]\d+)?(?::(?=[ ])|(?![\w:)]|[.,]\d)))(?:[ ][|-](?=[ ]))?
+      (?=\d)(?:{_DATE}{_TIME}{_ZONE}:?{_STREAM}{_SEPARATOR}(?:{_LEVEL_AFTER_TIME})?
+        |{_TIME}(?::(?=[ ])|(?![\w:)]|[.,]\d)){_SEPARATOR})
      |\[(?:
         (?:default|rank|trainer|worker|gpu)[ :]?{_RANK}\]:?
        |(?:PG[ ][^\]\n]{{0,80}}[ ])?[Rr]ank[: ]{{0,2}}{_RANK}\]:?
        |\d{{1,3}},{_RANK}\]<std(?:out|err)>:
-       |(?:{_DATE}|\d{_SHORT_DATE})[T ]{_TIME}{_ZONE}\](?:{_LEVEL_AFTER_TIME})?
-       |{_TIME}\]
-       |[ ]*\d+\.\d{{6}}\]
+       |(?:{_DATE})?{_TIME}{_ZONE}\](?:{_LEVEL_AFTER_TIME}|\[[\w.]+\]\[(?:{_LEVELS})\][ ]-(?=[ ]))?
+       |[ ]*\d+\.\d{{3,9}}\]
        |[A-Z][a-z][a-z][ ]{_MONTH_DAY}[ ]{_TIME}[ ]\d{{4}}\]
        |[IWEFC]\d{{4}}[ ]{_TIME}[ ][\w./-]+:\d+\]
        |pod/[^\]\n]{{1,120}}\]
        |(?:{_LEVELS})\]
       )
      |\{{"log":"
-     |\(\w+[ ]pid=\d+(?:,[ ]ip=[\d.]+)?\)
+     |\((?:\w+[ ]pid=\d+(?:,[ ]ip=[\d.]+)?|(?:{_DATE})?{_TIME})\)
      |[A-Z](?:(?<=D)EBUG|(?<=I)NFO|(?<=W)ARN(?:ING)?|(?<=E)RROR|(?<=C)RITICAL|(?<=F)ATAL)(?:[:|-]|(?=[ ]\d\d))
      |{_MONTH_DAY}[ ]{_TIME}(?:[ ][\w.-]+[ ][\w/.-]+(?:\[\d+\])?:)?
      |[IWEFC]\d{{4}}[ ]{_TIME}[ ]+(?:\d+[ ])?[\w./-]+:\d+\]

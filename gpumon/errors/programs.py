@@ -40,7 +40,6 @@ class Program(NamedTuple):
 
 
 def _read() -> tuple[Mapping[str, Program], Mapping[str, Sequence[bytes]]]:
-    """The programs and the signs of `programs.txt`."""
     programs: dict[str, Program] = {}
     signs: dict[str, Sequence[bytes]] = {}
     for row in table("gpumon.errors", "programs"):

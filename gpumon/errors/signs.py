@@ -34,7 +34,7 @@ class Sign:
     """
 
     def __init__(self, texts: tuple[str, ...], regexes: list[str]) -> None:
-        self._texts = texts
+        self.texts = texts
         self._regexes = regexes
 
     @cached_property
@@ -44,14 +44,14 @@ class Sign:
 
     def search(self, text: str, end: int = _MAX_LINE) -> re.Match[str] | None:
         """The first match of the regular expression in the start of a text."""
-        return self.pattern.search(text, 0, end) if not self._texts or self._has_text(text) else None
+        return self.pattern.search(text, 0, end) if not self.texts or self._has_text(text) else None
 
     def is_in(self, text: str, end: int = _MAX_LINE) -> bool:
         """Whether the start of a text has the sign."""
         return self.search(text, end) is not None if self._regexes else self._has_text(text[:end])
 
     def _has_text(self, text: str) -> bool:
-        return any(map(text.__contains__, self._texts))
+        return any(map(text.__contains__, self.texts))
 
 
 @cache

@@ -46,8 +46,3 @@ def next_steps(failure: LogFailure) -> tuple[Fix, ...]:
         return steps
     text = f"The code of {failure.package} has a fault, or does not fit other packages: use its newest version."
     return Fix(text, f"python -m pip install --upgrade {failure.package}"), *steps
-
-
-def attachments() -> tuple[Fix, ...]:
-    """What a report of an unknown error needs."""
-    return shared_fixes("unknown-attachments")

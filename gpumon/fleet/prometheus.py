@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, Final, cast
 
 from gpumon.core.deadline import Deadline
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.core.source_file import open_input
 from gpumon.core.text import safe_text
 from gpumon.fleet.model import FleetError
@@ -342,7 +342,7 @@ def read_secret(file: Path | None, variable: str) -> str:
     """A secret from the first line of a file, else from the environment, else empty.
 
     Raises:
-        FleetError: The file cannot be read or is empty.
+        CommandError: The file cannot be read or is empty.
     """
     if file is None:
         return os.environ.get(variable, "")
@@ -350,7 +350,7 @@ def read_secret(file: Path | None, variable: str) -> str:
         with open_input(file) as opened:
             lines = opened.read(1 << 16).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise FleetError(_problem(f"{file} cannot be read: {error}.", code=ProblemCode.INVALID_VALUE)) from error
+        raise CommandError.usage(ProblemCode.INVALID_VALUE, f"{file} cannot be read: {error}.") from error
     if not lines or not lines[0].strip():
-        raise FleetError(_problem(f"{file} is empty.", code=ProblemCode.INVALID_VALUE))
+        raise CommandError.usage(ProblemCode.INVALID_VALUE, f"{file} is empty.")
     return lines[0].strip()

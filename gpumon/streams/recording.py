@@ -283,9 +283,7 @@ def _create(path: Path, name: str, folder: int | None) -> io.FileIO:
     status = os.fstat(file.fileno())  # of the open file: another user may replace the one at the path
     if stat.S_ISREG(status.st_mode) and status.st_size:
         file.close()
-        raise CommandError.usage(
-            ProblemCode.INVALID_VALUE, f"{name} already exists.", "Choose another name or remove it."
-        )
+        raise CommandError.usage(ProblemCode.INVALID_VALUE, f"{name} already exists.", "Use another name.")
     return file
 
 

@@ -56,6 +56,9 @@ def test_it_serves_every_gpu_and_ends_with_its_collector(nvml_mock: NvmlMock) ->
         text = read(url)
         assert values(text, "gpumon_up") == [1.0]
         assert len(values(text, "gpumon_gpu_power_watts")) == 3
+        assert read(f"{url}?name[]=gpumon_up").splitlines()[-1] == "gpumon_up 1.0"
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            read(f"{url}?name[]=gpumon_uptime")
         if shutil.which("promtool"):
             check = ["promtool", "check", "metrics"]
             assert subprocess.run(check, input=text, capture_output=True, text=True, check=True).stderr == ""

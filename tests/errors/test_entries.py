@@ -23,14 +23,13 @@ from gpumon.errors.load import (
     ENTRIES,
     ERRORS,
     FIELDS,
-    FIXED_SLOT_TYPES,
     FLAGS,
     INDEX,
     SHARED,
-    SLOT_TYPES,
     ErrorCatalogue,
     entry_texts,
     filled,
+    shared_texts,
 )
 from gpumon.errors.narrative import error_sections
 from gpumon.errors.patterns import exact, literals, squeezed
@@ -229,7 +228,7 @@ def test_the_index_is_that_of_the_entries() -> None:
 def test_the_document_has_every_word_of_the_format() -> None:
     rows = [line for line in Path("docs/errors.md").read_text("utf-8").splitlines() if line.startswith("| ")]
     words = {word for row in rows for span in re.findall(r"`([^`]+)`", row) for word in span.split()}
-    assert {*FIELDS} | set().union(*FLAGS.values()) | {*SLOT_TYPES, *FIXED_SLOT_TYPES, *EVIDENCE_QUERIES} <= words
+    assert {*FIELDS} | set().union(*FLAGS.values()) | {*shared_texts("slot"), *EVIDENCE_QUERIES} <= words
 
 
 def test_echoes_follow_another_error() -> None:

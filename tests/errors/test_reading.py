@@ -151,6 +151,22 @@ def test_an_exit_code_alone_is_explained(code: int, meaning: str) -> None:
     assert given.do is not None
 
 
+def test_a_command_after_a_failure_is_no_run() -> None:
+    assert (
+        root_text(traceback("ValueError: first") + "me@host:~$ python -m pip list\nnumpy 1.26\n") == "ValueError: first"
+    )
+
+
+def test_timestamps_of_any_form_are_no_part_of_an_error() -> None:
+    for stamp in (
+        *("2026-11-20 12:00:01,123 - ", "[Nov 20 12:00:01] ", "[11/20/2026, 12:00:01] ", "2026-11-20 12:00:01.123 | "),
+        *("(2026-11-20 12:00:01) ", "[1700000000.123] ", "[2026-11-20 12:00:01,123][root][ERROR] - ", "12:00:01 > "),
+    ):
+        assert root_text(f"starting\n{stamp}ValueError: bad\n") == "ValueError: bad", stamp
+        usage = f"{stamp}usage: train.py [-h]\n{stamp}train.py: error: unrecognized arguments: --foo\n"
+        assert root_text(usage) == "train.py: error: unrecognized arguments: --foo", stamp
+
+
 def test_ranks_are_compared() -> None:
     lines = [
         f"[rank{rank}]:[E ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation timeout:"
@@ -210,3 +226,11 @@ def test_no_frame_of_interleaved_tracebacks_is_taken_for_the_other() -> None:
     )
     mixed = "\n".join(line for pair in zip(one.splitlines(), other.splitlines(), strict=True) for line in pair)
     assert [failure.frame for failure in read_log(mixed).open] == [None, None]
+
+
+def test_the_process_that_holds_the_memory_is_named() -> None:
+    held = "Process 4711 has 40.00 GiB memory in use. "
+    text = _OOM.replace("79.11 GiB", "120.00 GiB").replace("Of the", f"{held}Of the")
+    assert "PID 4711 holds 40.0 GiB" in answer(traceback(text)).because
+    text = text.replace(held, f"Process 7 has 4.00 GiB memory in use. {held}")
+    assert "other processes 44.0 GiB (most: PID 4711)" in answer(traceback(text)).because

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.core.problems import Problem
+from gpumon.core.problems import CommandError, Problem
 from gpumon.fleet import prometheus as client
 from gpumon.fleet.__main__ import read_snapshot
 from gpumon.fleet.model import FleetError
@@ -239,7 +239,7 @@ def test_secrets_come_from_files_and_the_environment(tmp_path: Path, monkeypatch
     assert read_secret(file, "GPUMON_FLEET_TOKEN") == "first"
     assert read_secret(None, "GPUMON_FLEET_TOKEN") == "other"
     file.write_text("\n")
-    with pytest.raises(FleetError):
+    with pytest.raises(CommandError):
         read_secret(file, "GPUMON_FLEET_TOKEN")
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpumon.core.model import Frame
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.fleet.codec import SnapshotDecoder, SnapshotEncoder
-from gpumon.fleet.model import BUSIEST, FleetError, FleetSnapshot
+from gpumon.fleet.model import BUSIEST, FleetSnapshot
 from gpumon.fleet.settings import HostsSettings
 from gpumon.operations.fleet.document import fleet_document
 from gpumon.operations.fleet.findings import FindingKind
@@ -157,9 +157,9 @@ def test_names_of_hosts(tmp_path: Path) -> None:
     file.write_text("# GPU hosts\nbox03  # the new one\n\nann@box04\nbox01\n")
     assert parse_hosts("box01, box02", file) == ["box01", "box02", "box03", "ann@box04"]
     for names in ("-oProxyCommand=x", "a b", "a;b", "", ",".join(f"box{number}" for number in range(65))):
-        with pytest.raises(FleetError):
+        with pytest.raises(CommandError):
             parse_hosts(names, None)
-    with pytest.raises(FleetError, match="cannot be read"):
+    with pytest.raises(CommandError, match="cannot be read"):
         parse_hosts(None, tmp_path / "none")
 
 

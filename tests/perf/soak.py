@@ -56,8 +56,8 @@ FAULTS: Final = (
 )
 """Faults of the stand-in. Left out: NOT_SUPPORTED of metrics, which gpumon queries again only after five minutes."""
 
-_ROWS: Final = 70
-"""So that the rows of every GPU and of every process are visible together."""
+_MIN_ROWS: Final = 70
+"""With two more for each GPU, the rows of every GPU and of every process are visible together."""
 _UP, _DOWN, _RIGHT, _LEFT, _PAGE_DOWN, _PAGE_UP = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\x1b[6~", "\x1b[5~"
 _HOME, _END, _ESCAPE, _ENTER, _TAB, _INTERRUPT = "\x1b[H", "\x1b[F", "\x1b", "\r", "\t", "\x03"
 _REDRAW = "\x0c"
@@ -316,7 +316,7 @@ class Soak:
         self._control.write_text("")
         options = ("--interval", str(self._options.interval), "--history", self._options.history)
         command = (sys.executable, "-m", "gpumon", *options)
-        with Terminal(command, self._environment, rows=_ROWS, cols=160) as terminal:
+        with Terminal(command, self._environment, rows=_MIN_ROWS + 2 * self._options.gpus, cols=160) as terminal:
             terminal.wait_for(ONE_GPU, RECOVERY_TIMEOUT_SECONDS)
             terminal.send("g")
             terminal.wait_for(self._complete, RECOVERY_TIMEOUT_SECONDS)

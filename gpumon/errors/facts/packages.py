@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from gpumon.core.text_table import table
 from gpumon.errors.entry import Code, Values
 from gpumon.errors.lazy_pattern import lazy_pattern
+from gpumon.errors.signs import sign
 
 
 class _Packages(NamedTuple):
@@ -61,16 +62,11 @@ def install_command(module: str) -> str:
     return _packages().commands.get(package, command) if package else ""
 
 
-_ONLY_FOR_PYTORCH: Final = ("libcusparseLt.", "libcufile.", "libnvshmem_host.", "libcupti.", "libnvJitLink.")
+_ONLY_FOR_PYTORCH: Final = sign("library of pytorch")
 """Libraries in the wheels that pip installs with PyTorch, and for which the toolkit has no common folder."""
-_OF_EXTENSIONS: Final = {
-    name: name.replace("_", "-")
-    for name in (
-        "flash_attn", "causal_conv1d", "transformer_engine", "xformers", "torchvision", "torchaudio", "apex", "vllm",
-        "mmcv", "fbgemm_gpu", "torchtext", "sgl_kernel", "pytorch3d", "detectron2",
-        "torch_scatter", "torch_sparse", "torch_cluster", "torch_spline_conv",
-    )
-} | {"selective_scan": "mamba-ssm"}  # fmt: skip
+_OF_EXTENSIONS: Final = {part: part.replace("_", "-") for part in sign("extension").texts} | {
+    "selective_scan": "mamba-ssm"
+}
 """Packages by a part of the path of their extensions. A command installs no package that only a log names."""
 _CUDA_LIBRARY: Final = lazy_pattern(
     r"(?:lib)?(?P<name>cudart|cublas(?:Lt)?|nvrtc|cudnn)(?:_[a-z_]{1,40}?)?(?:\.so\.|64_|_)(?P<major>\d{1,2})"
@@ -98,7 +94,7 @@ def extension(values: Values, _: str) -> Mapping[str, str]:
 def library(values: Values, _: str) -> Mapping[str, str]:
     """What a missing library belongs to, as `generation`: PyTorch alone, cuDNN 8, or CUDA of the version `major`."""
     name = str(values.get("missing", ""))
-    if name.startswith(_ONLY_FOR_PYTORCH):
+    if _ONLY_FOR_PYTORCH.pattern.match(name):
         return {"generation": "PyTorch"}
     match = _CUDA_LIBRARY.match(name or str(values.get("library", "")))
     if match is None:

@@ -9,10 +9,6 @@ from gpumon.errors.signs import sign
 WINDOWS: Final = "Windows"
 NOTEBOOK: Final = "notebook"
 
-_CHANGES_LINUX: Final = sign("changes linux")
-"""Commands for what exists only on Linux."""
-_SHOWS_LINUX: Final = sign("shows linux")
-"""Commands that have another name on Windows; what they are for is possible there too."""
 _VARIABLES: Final = lazy_pattern(r"(?P<variables>(?:[A-Z][A-Z0-9_]*=\S* )+)(?P<command>[a-z][^\n]*)")
 _ASSIGNMENT: Final = lazy_pattern(r"([A-Z][A-Z\d_]*)=(\"[^\"\n]*\"|'[^'\n]*'|\S*) ")
 _ASSIGNMENTS: Final = lazy_pattern(rf"(?P<names>(?:{_ASSIGNMENT.pattern})+)(?=[a-z])")
@@ -45,7 +41,7 @@ def for_notebook(code: str) -> tuple[str, str]:
 
 def is_for_linux(code: str) -> bool:
     """Whether the code changes what exists only on Linux."""
-    return _CHANGES_LINUX.pattern.search(code) is not None
+    return sign("changes linux").pattern.search(code) is not None
 
 
 def for_windows(code: str) -> str:
@@ -60,7 +56,8 @@ def for_windows(code: str) -> str:
     code = code.replace('"$CUDA_VISIBLE_DEVICES"', '"$env:CUDA_VISIBLE_DEVICES"')
     if is_for_linux(code):
         return code
-    return "" if _SHOWS_LINUX.pattern.search(code) else code.replace(" && ", "; ")  # PowerShell 5 has no &&
+    # What these commands are for is possible on Windows, under another name.
+    return "" if sign("shows linux").pattern.search(code) else code.replace(" && ", "; ")  # PowerShell 5 has no &&
 
 
 def _quoted(value: str) -> str:

@@ -141,15 +141,8 @@ def _dimensions(match: re.Match[str]) -> Facts:
 
 
 _READERS: Final[Mapping[str, Callable[[re.Match[str]], Facts]]] = {
-    "features": _features,
-    "channels": _channels,
-    "loss shapes": _loss_shapes,
-    "rows": _rows,
-    "view": _view,
-    "two sizes": _two_sizes,
-    "concatenated": _concatenated,
-    "hidden": _hidden,
-    "dimensions": _dimensions,
+    reader.__name__[1:].replace("_", " "): reader
+    for reader in (_features, _channels, _loss_shapes, _rows, _view, _two_sizes, _concatenated, _hidden, _dimensions)
 }
 
 

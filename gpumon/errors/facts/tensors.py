@@ -19,12 +19,7 @@ _VOCABULARY: Final = sign("vocabulary")
 """Parts of the names of parameters that have one row for each token."""
 _HEAD: Final = sign("head")
 """Parts of the names of parameters that have one row for each class."""
-_PLAIN_TYPES: Final = frozenset({
-    "argparse.Namespace", "collections.OrderedDict", "collections.defaultdict", "numpy._core.multiarray._reconstruct",
-    "numpy._core.multiarray.scalar", "numpy.core.multiarray._reconstruct", "numpy.core.multiarray.scalar",
-    "numpy.dtype", "numpy.ndarray", "omegaconf.dictconfig.DictConfig", "omegaconf.listconfig.ListConfig",
-    "pathlib.Path", "pathlib.PosixPath", "ultralytics.nn.tasks.DetectionModel",
-})  # fmt: skip
+_PLAIN_TYPE: Final = sign("plain type")
 """Types that only contain values. Others are not named in code to copy: a checkpoint may name what runs a command."""
 _SHAPE: Final = lazy_pattern(r"torch\.Size\(\[(?P<rows>\d+), (?P<columns>\d+)\]\)?")
 
@@ -68,7 +63,7 @@ def parameters(values: Values, _: str) -> Mapping[str, str]:
 def plain_type(values: Values, _: str) -> Mapping[str, str]:
     """The type in a checkpoint and its module, as `plain_type` and `type_module`, if it only contains values."""
     name = str(values.get("type", ""))
-    return {"plain_type": name, "type_module": name.rpartition(".")[0]} if name in _PLAIN_TYPES else {}
+    return {"plain_type": name, "type_module": name.rpartition(".")[0]} if _PLAIN_TYPE.pattern.fullmatch(name) else {}
 
 
 def four_bits(values: Values, _: str) -> Mapping[str, str]:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.model import Frame
-from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.core.source_file import open_input
-from gpumon.fleet.model import BUSIEST, IDLE_SECONDS, FleetError, FleetSnapshot
+from gpumon.fleet.model import BUSIEST, IDLE_SECONDS, FleetSnapshot
 from gpumon.fleet.settings import HostsSettings
 from gpumon.fleet.slurm import expand_hosts
 from gpumon.operations.fleet.report import HostFrame, frames_snapshot
@@ -229,7 +229,7 @@ def parse_hosts(hosts: str | None, file: Path | None) -> list[str]:
     """The hosts of a list, also in Slurm's notation, and of a file with one host per line, each once.
 
     Raises:
-        FleetError: A name is not valid, there are too many or none, or the file cannot be read.
+        CommandError: A name is not valid, there are too many or none, or the file cannot be read.
     """
     names = hosts.split(",") if hosts is not None and ":" in hosts else list(expand_hosts(hosts or ""))
     if file is not None:
@@ -237,13 +237,13 @@ def parse_hosts(hosts: str | None, file: Path | None) -> list[str]:
             with open_input(file) as opened:
                 lines = opened.read(_MAX_HOSTS_BYTES).decode().splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise FleetError(Problem(ProblemCode.INVALID_VALUE, f"{file} cannot be read: {error}.")) from error
+            raise CommandError.usage(ProblemCode.INVALID_VALUE, f"{file} cannot be read: {error}.") from error
         names += [fields[0] for line in lines if (fields := line.partition("#")[0].split())]
     unique = list(dict.fromkeys(name.strip() for name in names if name.strip()))
     for name in unique:
         if not _HOST.fullmatch(name) or name.startswith("-"):
-            raise FleetError(Problem(ProblemCode.INVALID_VALUE, f"{name!r} is not the name of a host."))
+            raise CommandError.usage(ProblemCode.INVALID_VALUE, f"{name!r} is not the name of a host.")
     if not unique or len(unique) > MAX_HOSTS:
         reason = f"{len(unique)} hosts were given; possible are 1 to {MAX_HOSTS}."
-        raise FleetError(Problem(ProblemCode.INVALID_VALUE, reason, "For more hosts, use --prometheus."))
+        raise CommandError.usage(ProblemCode.INVALID_VALUE, reason, "For more hosts, use --prometheus.")
     return unique

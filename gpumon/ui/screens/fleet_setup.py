@@ -7,7 +7,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.widgets import Input, Static
 
-from gpumon.fleet.model import FleetError
+from gpumon.core.problems import CommandError
 from gpumon.operations.fleet.ssh import parse_hosts
 from gpumon.session.view_state import ViewState
 from gpumon.ui.messages import HostsAdded
@@ -66,7 +66,7 @@ class FleetSetupScreen(ViewScreen[None]):
         text = self.query_one(Input).value.strip()
         try:
             hosts = parse_hosts(text or None, None)
-        except FleetError as error:
+        except CommandError as error:
             self.query_one("#error", Static).update(f"! {error.problem}")
             return
         if hosts:
