@@ -22,21 +22,13 @@ UNTOLD = Problem(ProblemCode.NOT_SUPPORTED, "Not supported by this GPU or driver
 @pytest.mark.parametrize(
     ("name", "capability", "unified"),
     [
-        ("NVIDIA GB10", "12.1", True),
-        ("NVIDIA-GB10", None, True),
-        ("Orin (nvgpu)", None, True),
-        ("NVIDIA Thor", "11.0", True),
-        ("NVIDIA Jetson AGX Xavier", None, True),
-        (None, "8.7", True),
-        ("NVIDIA H200", "9.0", False),
-        ("NVIDIA GH200 480GB", "9.0", False),
-        ("NVIDIA GB200", "10.0", False),
-        ("NVIDIA GB100", None, False),
-        ("NVIDIA GeForce RTX 5090", "12.0", False),
-        ("NVIDIA A10", "8.6", False),
+        ("NVIDIA GB10", "12.1", True), ("NVIDIA-GB10", None, True), ("Orin (nvgpu)", None, True),
+        ("NVIDIA Thor", "11.0", True), ("NVIDIA Jetson AGX Xavier", None, True), (None, "8.7", True),
+        ("NVIDIA H200", "9.0", False), ("NVIDIA GH200 480GB", "9.0", False), ("NVIDIA GB200", "10.0", False),
+        ("NVIDIA GB100", None, False), ("NVIDIA GeForce RTX 5090", "12.0", False), ("NVIDIA A10", "8.6", False),
         (None, None, False),
     ],
-)
+)  # fmt: skip
 def test_chips_by_name_and_capability(name: str | None, capability: str | None, unified: bool) -> None:
     assert has_shared_memory(name, capability) is unified
 

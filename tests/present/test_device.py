@@ -37,19 +37,12 @@ def history(*reasons: tuple[str, ...]) -> DeviceHistory:
 @pytest.mark.parametrize(
     ("size", "requested", "plan"),
     [
-        ((39, 50), 3, ChartPlan(0, 0, 0)),
-        ((80, 8), 3, ChartPlan(0, 0, 0)),
-        ((60, 9), 3, ChartPlan(1, 2, 0)),
-        ((80, 16), 3, ChartPlan(2, 4, 0)),
-        ((80, 17), 3, ChartPlan(1, 5, 1)),
-        ((80, 24), 3, ChartPlan(2, 5, 1)),
-        ((120, 30), 3, ChartPlan(3, 5, 2)),
-        ((120, 39), 3, ChartPlan(3, 8, 2)),
-        ((120, 40), 1, ChartPlan(1, 16, 2)),
-        ((160, 50), 3, ChartPlan(3, 9, 3)),
-        ((160, 50), 4, ChartPlan(4, 8, 3)),
+        ((39, 50), 3, ChartPlan(0, 0, 0)), ((80, 8), 3, ChartPlan(0, 0, 0)), ((60, 9), 3, ChartPlan(1, 2, 0)),
+        ((80, 16), 3, ChartPlan(2, 4, 0)), ((80, 17), 3, ChartPlan(1, 5, 1)), ((80, 24), 3, ChartPlan(2, 5, 1)),
+        ((120, 30), 3, ChartPlan(3, 5, 2)), ((120, 39), 3, ChartPlan(3, 8, 2)), ((120, 40), 1, ChartPlan(1, 16, 2)),
+        ((160, 50), 3, ChartPlan(3, 9, 3)), ((160, 50), 4, ChartPlan(4, 8, 3)),
     ],
-)
+)  # fmt: skip
 def test_charts_share_the_screen(size: tuple[int, int], requested: int, plan: ChartPlan) -> None:
     assert plan_charts(*size, requested) == plan
 
