@@ -56,8 +56,10 @@ FAULTS: Final = (
 )
 """Faults of the stand-in. Left out: NOT_SUPPORTED of metrics, which gpumon queries again only after five minutes."""
 
-_MIN_ROWS: Final = 70
-"""With two more for each GPU, the rows of every GPU and of every process are visible together."""
+_ROWS: Final = 70
+"""So that the rows of every GPU and of every process are visible together."""
+_MAX_LISTED: Final = 16
+"""More GPUs are a map, in which each has its number and its utilization, and their processes need more rows."""
 _UP, _DOWN, _RIGHT, _LEFT, _PAGE_DOWN, _PAGE_UP = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\x1b[6~", "\x1b[5~"
 _HOME, _END, _ESCAPE, _ENTER, _TAB, _INTERRUPT = "\x1b[H", "\x1b[F", "\x1b", "\r", "\t", "\x03"
 _REDRAW = "\x0c"
@@ -316,7 +318,7 @@ class Soak:
         self._control.write_text("")
         options = ("--interval", str(self._options.interval), "--history", self._options.history)
         command = (sys.executable, "-m", "gpumon", *options)
-        with Terminal(command, self._environment, rows=_MIN_ROWS + 2 * self._options.gpus, cols=160) as terminal:
+        with Terminal(command, self._environment, rows=_ROWS, cols=160) as terminal:
             terminal.wait_for(ONE_GPU, RECOVERY_TIMEOUT_SECONDS)
             terminal.send("g")
             terminal.wait_for(self._complete, RECOVERY_TIMEOUT_SECONDS)
@@ -384,8 +386,10 @@ def _environment(folder: Path, gpus: int, control: Path, pids: Sequence[int]) ->
 
 
 def _complete_overview(gpus: int, pids: Sequence[int]) -> str:
-    """A pattern of the overview with the utilization of every GPU, and every process."""
-    rows = "".join(rf"[\s\S]*\n. *{gpu} +[━╸─]+ +\d+%" for gpu in range(gpus))
+    """A pattern of the overview with the utilization of every GPU, and every process that there is room for."""
+    if gpus > _MAX_LISTED:
+        pids = ()
+    rows = "".join(rf"[\s\S]*[\n▸ ] *{gpu} +[━╸─▁▂▃▄▅▆▇█]+ +\d+%" for gpu in range(gpus))
     processes = "".join(rf"(?=[\s\S]* {pid} )" for pid in pids)
     return rf"\A(?![\s\S]* respond)(?=.*● live){processes}{rows}"
 
