@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -165,6 +166,8 @@ def test_a_process_that_runs_already_is_reported_until_it_or_gpumon_ends(tmp_pat
     with log.open("wb") as file:
         command = ["sh", "-c", "echo 'RuntimeError: boom' >&2; read line; exit 3"]
         child = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=file)
+    while not Path(f"/proc/{child.pid}/cmdline").read_bytes():  # the child may run before the kernel has its words
+        time.sleep(0.01)
     stop = Event()
     stop.set()
     assert not follow_run(tmp_path / "first", [child.pid], stop, write_report)
