@@ -177,7 +177,7 @@ def test_a_folder_called_torch_where_the_user_is_is_not_torch(tmp_path: Path, mo
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.setattr(sys, "executable", str(python))
     assert refusal(str(python)).problem.code is ProblemCode.NO_TORCH
-    assert refusal(None, {}).problem.code is ProblemCode.NO_TORCH
+    assert refusal(None, {"PATH": ""}).problem.code is ProblemCode.NO_TORCH
 
 
 def test_a_folder_of_data_called_torch_is_not_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
