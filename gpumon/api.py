@@ -310,7 +310,6 @@ class Collector:
         from gpumon.core.statistics import Statistics
 
         self._pids = frozenset({os.getpid()} if pids is None else pids)
-
         self._stream = _live(interval)
         self._has_activity = activity
         self._lock = threading.Lock()

@@ -146,7 +146,7 @@ class GpuEvidence:
         pcie_bytes_per_second: Data over PCIe in both directions.
         power_watts: Power.
         power_limit_watts: Power limit.
-        usual_power_watts: Power limit by the data sheet; None for a product that is not known.
+        tdp_watts: Thermal design power by the data sheet; None for an unknown product.
         clock_share: Median SM clock as a share of the maximum.
         throttle_reasons: NVML's reasons in force in at least half of the samples.
         others: Command and SM share of other processes on this GPU.
@@ -166,7 +166,7 @@ class GpuEvidence:
     pcie_bytes_per_second: float | None = None
     power_watts: float | None = None
     power_limit_watts: float | None = None
-    usual_power_watts: float | None = None
+    tdp_watts: float | None = None
     clock_share: float | None = None
     throttle_reasons: tuple[str, ...] = ()
     others: tuple[tuple[str, float], ...] = ()
@@ -178,8 +178,8 @@ class GpuEvidence:
     @property
     def is_power_limit_lowered(self) -> bool:
         """Whether the power limit is clearly below that of the data sheet."""
-        limit, usual = self.power_limit_watts, self.usual_power_watts
-        return limit is not None and usual is not None and limit < _LOWERED * usual
+        limit, tdp = self.power_limit_watts, self.tdp_watts
+        return limit is not None and tdp is not None and limit < _LOWERED * tdp
 
 
 @dataclass(frozen=True, slots=True)

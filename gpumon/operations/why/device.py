@@ -81,7 +81,7 @@ class DeviceObserver:
             pcie_bytes_per_second=None if sent is None or received is None else sent + received,
             power_watts=self._mean("power_watts"),
             power_limit_watts=self._mean("power_limit_watts"),
-            usual_power_watts=None if model is None else model.power_watts,
+            tdp_watts=None if model is None else model.power_watts,
             clock_share=median(self._clocks) if self._clocks else None,
             throttle_reasons=tuple(sorted(name for name, count in self._reasons.items() if 2 * count >= self._frames)),
             others=tuple(others),

@@ -85,7 +85,11 @@ class ReadingScreen(BaseScreen[None], Generic[ResultT]):
         self._draw()
 
     def on_screen_resume(self) -> None:
-        """Give way to what was read, unless a screen is above; a screen that was closed gives way to nothing."""
+        """Continue when the screen above, such as the help, was closed."""
+        self._give_way()
+
+    def _give_way(self) -> None:
+        """Show what was read in place of this screen, unless another one is above it or it was closed."""
         if self._results and not self._readers and self._reader is None and self.is_active:
             self.app.switch_screen(self._screen_of(self._results))
 
@@ -108,7 +112,7 @@ class ReadingScreen(BaseScreen[None], Generic[ResultT]):
     def _next(self) -> None:
         if not self._readers:
             self._reader = None
-            self.on_screen_resume()
+            self._give_way()
             return
         self._reader = reader = self._readers.pop(0)
         self._name = reader.name

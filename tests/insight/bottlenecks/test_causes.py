@@ -58,7 +58,7 @@ CAPPED = GpuEvidence(
     clock_share=0.7,
     throttle_reasons=("sw_power_cap",),
     power_limit_watts=700.0,
-    usual_power_watts=700.0,
+    tdp_watts=700.0,
 )
 """At the power limit of the product, as any GPU with enough work."""
 QUIET = HostEvidence(5.0, cpu_count=16, allowed_cores=16, host_cpu_cores=2.0, process_cpu_cores=1.0)

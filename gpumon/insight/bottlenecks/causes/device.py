@@ -242,7 +242,7 @@ def _clocks(evidence: SlownessEvidence) -> Finding | None:
     elif is_set:
         why, experiment = "because a user has set the clocks", "Reset the clocks: nvidia-smi -rgc and -rac, as root."
     elif POWER_CAP in gpu.throttle_reasons and gpu.is_power_limit_lowered:  # at the usual limit, full load is normal
-        why = f"at a power limit of {gpu.power_limit_watts:.0f} W instead of {gpu.usual_power_watts:.0f} W"
+        why = f"at a power limit of {gpu.power_limit_watts:.0f} W instead of {gpu.tdp_watts:.0f} W"
         experiment = "Compare the power limit with the default: nvidia-smi -q -d POWER."
     else:
         return None
