@@ -28,6 +28,8 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from gpumon.core.tls_files import load_tls_files
+
 REQUEST_SECONDS: Final = 10.0
 """From the connection to the last byte of the answer; a client that is slower loses its connection."""
 MAX_CONNECTIONS: Final = 64
@@ -334,8 +336,8 @@ class MetricsServer(ThreadingHTTPServer):
 
 def _tls_context(security: ServerSecurity) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(str(security.certificate), None if security.key is None else str(security.key))
-    if security.client_authority is not None:
-        context.load_verify_locations(str(security.client_authority))
+    authority, certificate, key = security.client_authority, security.certificate, security.key
+    load_tls_files(context, *(str(file or "") for file in (authority, certificate, key)))
+    if authority is not None:
         context.verify_mode = ssl.CERT_REQUIRED
     return context

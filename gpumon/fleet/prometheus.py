@@ -21,6 +21,7 @@ from gpumon.core.deadline import Deadline
 from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.core.source_file import open_input
 from gpumon.core.text import safe_text
+from gpumon.core.tls_files import load_tls_files
 from gpumon.fleet.model import FleetError
 from gpumon.fleet.settings import PrometheusAddress
 
@@ -263,17 +264,11 @@ def _tls_context(address: PrometheusAddress) -> ssl.SSLContext:
         FleetError: A file cannot be read.
     """
     context = ssl.create_default_context()
-    file = address.ca_file
     try:
-        if address.ca_file:
-            context.load_verify_locations(address.ca_file)
-        file = address.certificate_file
-        if address.certificate_file:
-            # Without a password, OpenSSL would ask for that of an encrypted key on the terminal.
-            context.load_cert_chain(address.certificate_file, address.key_file or None, lambda: "")
-    except (OSError, ValueError) as error:
-        text = safe_text(str(getattr(error, "strerror", None) or error), 120)
-        raise FleetError(_problem(f"{file} cannot be used for TLS: {text}.")) from error
+        load_tls_files(context, address.ca_file, address.certificate_file, address.key_file)
+    except OSError as error:
+        text = f"{error.filename} cannot be used for TLS: {error.strerror}."
+        raise FleetError(_problem(safe_text(text, 240))) from error
     return context
 
 
