@@ -185,7 +185,8 @@ class Prometheus:
         """Why there is no answer."""
         base = self._base
         if isinstance(error, urllib.error.HTTPError):
-            return _http_problem(base, error)
+            with error:
+                return _http_problem(base, error)
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         if isinstance(reason, ssl.SSLCertVerificationError):
             text = f"The certificate of {base} is not trusted: {safe_text(reason.verify_message, 120)}."
@@ -305,8 +306,7 @@ def _http_problem(base: str, error: urllib.error.HTTPError) -> Problem:
     if error.code == 404:
         return _problem(f"{base} has no Prometheus API (HTTP 404).", "The URL may lack a prefix, such as /prometheus.")
     try:
-        with error:
-            text = _error_text(error.read(_MAX_ERROR_BYTES))
+        text = _error_text(error.read(_MAX_ERROR_BYTES))
     except (OSError, http.client.HTTPException):
         text = ""
     detail = f": {text}" if text else ""
