@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from gpumon.core.step_classes import GPU_CLASSES, HOST, IDLE, SYNC
 from gpumon.traces.device_time import QUEUED
 from gpumon.traces.pieces import TimePiece
-from gpumon.traces.step_graph import LAST, NEVER, StepGraph
+from gpumon.traces.step_graph import GAP_NS, LAST, NEVER, StepGraph
 from gpumon.traces.table import EventTable
 
 _STEPS: Final = 3
@@ -169,7 +169,8 @@ class _Execution:
             if count == LAST and lag > self._gap * bool(time):  # work that is removed leaves no gap
                 lag = self._gap * bool(time)  # noqa: PLW2901
             if done.time + lag > begin:
-                begin, since, device, element = done.time + lag, done.time, done.device, done.element
+                begin, since, element = done.time + lag, done.time, done.element
+                device = done.device + min(lag, GAP_NS)
         if self._is_recorded:
             element = self._record((_WORK, index, begin, begin + time, element, min(since, begin)))
         self._done[item.stream].append(Reached(begin + time, device + time, element))
