@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from gpumon.core.gpu_models import capabilities
@@ -107,7 +107,7 @@ def without(table: EventTable, graph: StepGraph, device: str) -> dict[str, tuple
         changes[TF32] = Change(device=times)
     if memory in shares:
         times = _fused(table, graph)
-        changes[ELEMENTWISE] = Change(host={"": sum(map(bool, times)) / len(times), DATA: 1.0}, device=times)
+        changes[ELEMENTWISE] = Change(device=times, removed=_only_for(times, graph))
     steps = {name: (*step_time(graph, change)[:2], _busiest(graph, change)) for name, change in changes.items()}
     span, busy = graph.end - graph.begin, sum(item.time for item in graph.work)
     if steps[AS_IT_IS][0] >= _MIN_MODELED * span or busy < _MIN_MODELED * span:
@@ -128,6 +128,16 @@ def _busiest(graph: StepGraph, change: Change) -> int:
 def is_elementwise(name: str) -> bool:
     """Whether torch.compile fuses a kernel with others."""
     return _ELEMENTWISE.search(name) is not None
+
+
+def _only_for(times: Sequence[int], graph: StepGraph) -> set[int]:
+    """The parts of the host that launch only work that takes no time, and those that prepare these launches."""
+    parts = [
+        number
+        for number, part in enumerate(graph.parts)
+        if part.launches and not any(times[work] for work, _ in part.launches)
+    ]
+    return {number - before for number in parts for before in (0, 1)}
 
 
 def _fused(table: EventTable, graph: StepGraph) -> list[int]:

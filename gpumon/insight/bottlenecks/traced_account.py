@@ -40,8 +40,10 @@ _NANOSECONDS: Final = 1e9
 _MAX_TOP: Final = 5
 _MIN_HOST: Final = 0.1
 """Part of the longest path that is the host's, from which on it shows how much longer recording makes calls."""
-_RECORDED_HOST: Final = 0.75
-"""Least part of a recorded call that it takes without recording; on H200, 0.6 of launches and all of other work."""
+_MAX_WAITING: Final = 0.5
+"""Part of the longest path that is waits for data, up to which the host's part shows that."""
+_LEAST_RECORDED, _MOST_RECORDED = 0.6, 0.85
+"""Part of a recorded call that it takes without recording: on H200, 0.55 to 0.72 of launches, and all of other work."""
 _MAX_QUEUE_GAP_NS: Final = 5_000
 """The GPU takes up to this time from one queued kernel to the next."""
 _OF_TRACE: Final = frozenset({GPU_WORK, HOST, SYNC, IDLE, COPIES, COMMUNICATION})
@@ -148,15 +150,16 @@ def _steps_without(trace: Trace, step_seconds: float, granted: Mapping[str, floa
 
     Recording makes calls of the host longer, and not the work of the GPU. So of the longest path, the part of the host
     is scaled such that the step as it is takes as long as observed. No step is shorter than the work of the GPU. Where
-    the GPU sets the pace of the step as it is, the scale is unknown, so there is a least and a most.
+    the GPU or the data sets the pace of the step as it is, the scale is unknown, so there is a least and a most.
     """
     if not trace.without:
         return {}
     time, device_ns, _ = trace.without[AS_IT_IS]
     total = max(0.0, step_seconds - sum(granted.values()))
     device = min(1 / _NANOSECONDS, total / device_ns) if device_ns else 1 / _NANOSECONDS
-    is_scale_known = time - device_ns > _MIN_HOST * time
-    host = (total - device_ns * device) / (time - device_ns) if is_scale_known else _RECORDED_HOST * device
+    waiting_ns = time - trace.without.get(DATA, (time,))[0]
+    is_scale_known = time - device_ns > _MIN_HOST * time and waiting_ns < _MAX_WAITING * time
+    host = (total - device_ns * device) / (time - device_ns) if is_scale_known else _LEAST_RECORDED * device
 
     def scaled(host: float) -> dict[str, float]:
         rest = sum(granted.values())
@@ -165,7 +168,9 @@ def _steps_without(trace: Trace, step_seconds: float, granted: Mapping[str, floa
             for name, (time, device_ns, busy_ns) in trace.without.items()
         }
 
-    most = {} if is_scale_known else {LEAST + name: seconds for name, seconds in scaled(device).items()}
+    most = (
+        {} if is_scale_known else {LEAST + name: seconds for name, seconds in scaled(_MOST_RECORDED * device).items()}
+    )
     return most | scaled(host)
 
 
