@@ -10,11 +10,9 @@ from typing import Any, Final
 
 MAX_SILENT: Final = 256
 """At most a quarter of the descriptors that the process may open."""
-_PEEKED_BYTES: Final = 16 << 10
-_TLS_HEADER_BYTES: Final = 5
-_HEADER_END: Final = re.compile(rb"\n\r?\n")
-
-Accepted = tuple[socket.socket, Any]
+_MAX_EVENTS: Final = 64
+_MAX_PEEKED: Final = 16 << 10
+_HEADERS_END: Final = re.compile(rb"\n\r?\n")
 
 
 class FirstBytes:
@@ -23,66 +21,63 @@ class FirstBytes:
     Args:
         listener: The socket.
         most: How many may be silent.
+
+    Attributes:
+        events: Readable when `next` has something to do.
     """
 
     def __init__(self, listener: socket.socket, most: int) -> None:
         listener.setblocking(False)
         self._listener = listener
         self._most = most
-        self._events = select.epoll()
-        self._events.register(listener, select.EPOLLIN)
+        self.events = select.epoll()
+        self.events.register(listener, select.EPOLLIN)
         self._silent: dict[int, tuple[socket.socket, Any, float]] = {}
 
-    def fileno(self) -> int:
-        """A descriptor that is readable when `next` has something to do."""
-        return self._events.fileno()
-
-    def next(self) -> Accepted:
+    def next(self) -> tuple[socket.socket, Any]:
         """A connection whose client has sent its first message or its end, and its address.
 
         Raises:
             OSError: There is none now, or no descriptor for a new one.
         """
-        for descriptor, _ in self._events.poll(0, 1):
+        for _ in range(_MAX_EVENTS):
+            if not (events := self.events.poll(0, 1)):
+                break
+            ((descriptor, _),) = events
             if descriptor == self._listener.fileno():
                 self._accept()
             elif _is_message(self._silent[descriptor][0]):
                 connection, address, _ = self._silent.pop(descriptor)
-                self._events.unregister(connection)
+                self.events.unregister(connection)
                 return connection, address
         raise BlockingIOError
 
     def end(self, seconds: float = 0.0) -> None:
         """End the connections that were accepted longer ago."""
         until = time.monotonic() - seconds
-        for descriptor in [key for key, (*_, accepted) in self._silent.items() if accepted <= until]:
-            self._silent.pop(descriptor)[0].close()
+        while self._silent and next(iter(self._silent.values()))[2] <= until:
+            self._silent.pop(next(iter(self._silent)))[0].close()
 
     def _accept(self) -> None:
-        """Accept some connections, and end as many if there are too many: of the address with the most, the oldest."""
+        """Accept some connections; of too many, end the oldest ones of the address that has the most."""
         with suppress(BlockingIOError):
             for _ in range(max(1, self._most // 8)):
                 connection, address = self._listener.accept()
                 self._silent[connection.fileno()] = connection, address, time.monotonic()
-                self._events.register(connection, select.EPOLLIN | select.EPOLLET)  # once for all that has arrived
-        while len(self._silent) > self._most:
+                self.events.register(connection, select.EPOLLIN | select.EPOLLET)  # once for all that has arrived
+        while (surplus := len(self._silent) - self._most) > self._most // 8:  # not for each alone
             hosts = {descriptor: address[0] for descriptor, (_, address, _) in self._silent.items()}
-            ((busiest, count),) = Counter(hosts.values()).most_common(1)
-            surplus = [descriptor for descriptor, host in hosts.items() if host == busiest]
-            for descriptor in surplus[: min(len(hosts) - self._most, max(1, count // 2))]:
+            busiest = Counter(hosts.values()).most_common(1)[0][0]
+            for descriptor in [key for key, host in hosts.items() if host == busiest][:surplus]:
                 self._silent.pop(descriptor)[0].close()
 
 
 def _is_message(connection: socket.socket) -> bool:
     """Whether a first message has arrived completely, or nothing more will."""
-    with suppress(BlockingIOError):
-        try:
-            data = connection.recv(_PEEKED_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except ConnectionError:
-            return True
-        is_tls = data[:1] == b"\x16"
-        size = _TLS_HEADER_BYTES + int.from_bytes(data[3:5], "big") if is_tls else _PEEKED_BYTES
-        return (
-            not data or len(data) >= min(size, _PEEKED_BYTES) or (not is_tls and _HEADER_END.search(data) is not None)
-        )
-    return False
+    try:
+        data = connection.recv(_MAX_PEEKED, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except OSError as error:
+        return not isinstance(error, BlockingIOError)
+    if data[:1] == b"\x16":  # TLS: type, version, and the length of the record
+        return len(data) >= min(5 + int.from_bytes(data[3:5], "big"), _MAX_PEEKED)
+    return not data or len(data) == _MAX_PEEKED or _HEADERS_END.search(data) is not None

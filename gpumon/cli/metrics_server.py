@@ -1,6 +1,6 @@
 """The HTTP server of the exporter: a page of metrics, with optional TLS and basic authentication.
 
-Clients are not trusted. One that has sent its headers, or begun TLS, has a thread, which the loop that accepts
+Clients are not trusted. One that has sent its headers, or a record of TLS, has a thread, which the loop that accepts
 connections ends by shutting its socket down: when its time is over, or to make room for a new client. A scrape sends
 its request at once, so that it is not the oldest client that still has to send one, however many slow ones there are.
 """
@@ -35,9 +35,8 @@ REQUEST_SECONDS: Final = 10.0
 """From the connection to the last byte of the answer; a client that is slower loses its connection."""
 MAX_CONNECTIONS: Final = 64
 """At most half of the descriptors that the process may open."""
-MAX_CONNECTIONS_PER_ADDRESS: Final = 32
 _MIN_SECONDS: Final = 0.05
-"""Every client has this long to send its request, however many come; 4,096 are accepted in 6 s."""
+"""Every client has this long after its first message, however many come."""
 _REQUEST_BYTES: Final = 64 << 10
 _WAITING_CONNECTIONS: Final = 4096
 """Connections that the kernel keeps until they are accepted; it uses net.core.somaxconn if that is lower."""
@@ -270,7 +269,7 @@ class MetricsServer(ThreadingHTTPServer):
 
     def fileno(self) -> int:
         """What is readable when `get_request` has something to do."""
-        return self._silent.fileno()
+        return self._silent.events.fileno()
 
     def get_request(self) -> tuple[Any, Any]:
         """Accept a connection; without a descriptor for it, end the oldest one and wait a moment.
@@ -296,7 +295,7 @@ class MetricsServer(ThreadingHTTPServer):
         with self._lock:
             self._clients[request] = _Client(client_address[0], time.monotonic())
         super().process_request(request, client_address)
-        while (seconds := self._make_room(client_address[0])) > 0:
+        while (seconds := self._make_room()) > 0:
             time.sleep(seconds)
 
     def service_actions(self) -> None:
@@ -319,25 +318,21 @@ class MetricsServer(ThreadingHTTPServer):
             self._clients.pop(request, None)
         super().shutdown_request(request)
 
-    def _make_room(self, address: str) -> float:
+    def _make_room(self) -> float:
         """End a connection if there are too many: of the address with the most, the oldest one whose client is slow.
 
-        Returns how many seconds that one still has to send its request, or 0.
+        Returns how many seconds that one still has, or none.
         """
         with self._lock:
-            counts = Counter(client.address for client in self._clients.values())
             waiting = [known for known, client in self._clients.items() if not client.is_answered]
-            if len(self._clients) <= self._max_clients:
-                if counts[address] <= MAX_CONNECTIONS_PER_ADDRESS:
-                    return 0.0
-                waiting = [known for known in waiting if self._clients[known].address == address]
-            if not waiting:
+            if len(self._clients) <= self._max_clients or not waiting:
                 return 0.0
+            counts = Counter(client.address for client in self._clients.values())
             surplus = max(waiting, key=lambda connection: counts[self._clients[connection].address])
             seconds = self._clients[surplus].accepted + _MIN_SECONDS - time.monotonic()
             if seconds <= 0:
                 self._end(surplus)
-            return max(seconds, 0.0)
+            return seconds
 
     def _end(self, connection: socket.socket) -> None:
         """End a connection: its thread, wherever it waits, gets an error and closes it."""

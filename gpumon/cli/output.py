@@ -31,17 +31,16 @@ def read_shown(reader: "FileReader[ResultT]") -> "ResultT":
     """
     from gpumon.core.file_reader import read_to_end
 
-    def show(progress: "Progress") -> None:
-        share = progress.read_bytes / max(progress.size_bytes, 1)
-        step = f"{share:.0%} read" if share < 1 else "evaluating"
-        click.echo(f"\r\x1b[K{step} ...", nl=False, err=True)
+    def show(progress: "Progress | None") -> None:
+        if sys.stderr.isatty():
+            share = progress.read_bytes / progress.size_bytes if progress else 0.0
+            text = "" if progress is None else f"{share:.0%} read ..." if share < 1 else "evaluating ..."
+            click.echo(f"\r\x1b[K{text}", nl=False, err=True)
 
-    if not sys.stderr.isatty():
-        return read_to_end(reader)
     try:
         return read_to_end(reader, show)
     finally:
-        click.echo("\r\x1b[K", nl=False, err=True)
+        show(None)
 
 
 def print_lines(lines: "Iterable[Line]", bold: "Collection[Role]" = ()) -> None:

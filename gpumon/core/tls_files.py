@@ -15,22 +15,18 @@ def load_tls_files(context: ssl.SSLContext, authority: str, certificate: str, ke
     Raises:
         OSError: A file, which it names, cannot be read, is not a regular one, or is not in PEM format.
     """
+    paths: dict[str, str] = {}
     with ExitStack() as stack:
-
-        def opened(file: str) -> str:
-            """A path for OpenSSL, which would wait for a pipe."""
-            descriptor = open_regular(Path(file), os.O_RDONLY)
+        for file in filter(None, (authority, certificate, key)):
+            descriptor = open_regular(Path(file), os.O_RDONLY)  # OpenSSL would wait for a pipe
             stack.callback(os.close, descriptor)
-            return f"/proc/self/fd/{descriptor}"
-
-        files = authority
+            paths[file] = f"/proc/self/fd/{descriptor}"
         try:
             if authority:
-                context.load_verify_locations(opened(authority))
-            files = " with ".join(filter(None, (certificate, key)))
+                context.load_verify_locations(paths[authority])
             if certificate:
                 # Without a password, OpenSSL would ask for that of an encrypted key on the terminal.
-                context.load_cert_chain(opened(certificate), opened(key) if key else None, lambda: "")
+                context.load_cert_chain(paths[certificate], paths.get(key), lambda: "")
         except ssl.SSLError as error:
             reason = (error.reason or "not in PEM format").lower().replace("_", " ")
-            raise OSError(errno.EINVAL, reason, files) from error
+            raise OSError(errno.EINVAL, reason, ", ".join(paths)) from error

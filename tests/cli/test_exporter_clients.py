@@ -80,7 +80,7 @@ def test_an_address_loses_its_oldest_silent_client_and_keeps_those_that_have_ask
         try:
             asked.send(b"GET /metrics HTTP/1.0\r\n\r\n")
             threads = threading.active_count()
-            oldest, *_, newest = [connect() for _ in range(MAX_SILENT + 8)]
+            oldest, *_, newest = [connect() for _ in range(MAX_SILENT + 64)]
             assert is_ended(oldest)
             assert not is_ended(newest, 0.1)
             assert threading.active_count() <= threads + 1, "a silent client has no thread"
