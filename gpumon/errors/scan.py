@@ -7,6 +7,7 @@ most two blocks are in memory at once; the bytes and the lines of a block are bo
 
 import json
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -120,13 +121,14 @@ class LogBlock:
         in_order = RankLines(range(len(self.texts)), self.lines, self.texts, (0,))
         if self.ranks.count(None) == len(self.ranks):
             return in_order
-        changes = [index for index, rank in enumerate(self.ranks) if rank is not None]
         owner: int | None = None
-        positions: dict[int | None, list[int]] = {None: list(range(changes[0]))} if changes[0] else {}
-        for start, end in zip(changes, [*changes[1:], len(self.ranks)], strict=True):
-            positions.setdefault(self.ranks[start], []).append(start)
-            owner = owner if self._interrupts(start) else self.ranks[start]
-            positions.setdefault(owner, []).extend(range(start + 1, end))
+        positions: dict[int | None, list[int]] = defaultdict(list)
+        for position, rank in enumerate(self.ranks):
+            if rank is None:
+                positions[owner].append(position)
+            else:
+                positions[rank].append(position)
+                owner = owner if rank == owner or self._interrupts(position) else rank
         if len(positions) == 1:
             return in_order
         starts = [0, *accumulate(map(len, positions.values()))][:-1]
@@ -136,8 +138,8 @@ class LogBlock:
 
     def _interrupts(self, position: int) -> bool:
         """Whether a line with a rank stands between two indented lines without one, such as those of a traceback."""
-        beside = (position - 1, position + 1) if 0 < position < len(self.lines) - 1 else ()
-        return bool(beside) and all(self.ranks[at] is None and not self.lines[at][:1].strip() for at in beside)
+        beside = slice(position - 1, position + 2, 2)
+        return self.ranks[beside] == [None, None] and not any(line[:1].strip() for line in self.lines[beside])
 
 
 def blocks(chunks: Iterable[bytes]) -> Iterator[LogBlock]:
