@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import inf
 from operator import attrgetter
 from typing import Final
 
@@ -70,6 +71,7 @@ class _Open:
 
     failure: LogFailure
     offset: int
+    max_ordinary: float
     ordinary: int = 0
     written: int = 0
     progress: int = 0
@@ -86,12 +88,8 @@ class _Open:
 
     @property
     def is_over(self) -> bool:
-        """Whether more ordinary lines follow than behind an end; if it is certain, they prove nothing."""
-        raised, limit = self.failure.raised, _MAX_ORDINARY.get(self.failure.kind)
-        frame = None if raised is None or raised.is_uncaught else raised.frame
-        if frame is not None and frame.file == _EXECUTED:
-            limit = 1
-        return limit is not None and self.ordinary > limit
+        """Whether more ordinary lines follow than behind an end."""
+        return self.ordinary > self.max_ordinary
 
 
 class LogReader:
@@ -199,7 +197,7 @@ class LogReader:
             self._restart(failure.first_line)
         if not self._open and failure.kind not in {FailureKind.LOGGED, FailureKind.REPORTED}:
             self._look_back(block, position)
-        self._open.append(_Open(failure, self._offset(block, position), key=key))
+        self._open.append(_Open(failure, self._offset(block, position), _max_ordinary(failure), key=key))
 
     def _is_of_next_run(self, failure: LogFailure, raised: Raised) -> bool:
         """Whether an exception ends another run: one ended the rank already, and much was printed since."""
@@ -343,6 +341,13 @@ class LogReader:
 def _shape(text: str) -> str:
     """A line without what differs from run to run."""
     return text.strip().translate(_NO_DIGITS)
+
+
+def _max_ordinary(failure: LogFailure) -> float:
+    """The ordinary lines that may follow behind an end; if it is certain, they prove nothing."""
+    raised = failure.raised
+    is_executed = raised is not None and raised.frame is not None and raised.frame.file == _EXECUTED
+    return 1 if raised is not None and is_executed and not raised.is_uncaught else _MAX_ORDINARY.get(failure.kind, inf)
 
 
 def _ends_process(failure: LogFailure) -> bool:

@@ -27,6 +27,8 @@ OVERLAP_LINES: Final = 512
 """Maximum length of a message, in lines of all ranks together."""
 OVERLAP_CHARACTERS: Final = 1 << 17
 """Maximum length of a message, in characters of all ranks together; the line that exceeds it is included."""
+STAMPED_LINES: Final = 256
+"""Lines before an error in which the timestamp of its rank is searched; a traceback has no timestamps."""
 MAX_BLANK_LINES: Final = 64
 """Consecutive blank lines that are kept."""
 
@@ -105,10 +107,16 @@ class LogBlock:
         """Where each line starts in the text, and where the next one would start."""
         return list(accumulate((len(line) + 1 for line in self.lines), initial=0))
 
+    def stamped(self, part: int) -> list[int]:
+        """The lines of a part that have a timestamp."""
+        if part not in self._stamped:
+            lines = range(max(0, part * STAMPED_LINES), min(len(self.lines), (part + 1) * STAMPED_LINES))
+            self._stamped[part] = [index for index in lines if timestamp_of(self.lines[index]) is not None]
+        return self._stamped[part]
+
     @cached_property
-    def stamped(self) -> Sequence[int]:
-        """The lines that have a timestamp."""
-        return [index for index, line in enumerate(self.lines) if timestamp_of(line) is not None]
+    def _stamped(self) -> dict[int, list[int]]:
+        return {}
 
     @cached_property
     def words(self) -> LetterWords:
