@@ -105,7 +105,8 @@ _WARNING: Final = lazy_pattern(r"\w*Warning: ")
 _ANY_EXCEPTION: Final = lazy_pattern(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s|:?$)")
 """Directly below a traceback, the class of an exception may have any name."""
 _BARE: Final = lazy_pattern(
-    rf"\n(?:(?:E {{3,7}}|[`*> ]{{1,4}})?(?P<name>(?!(?:Error|Exception|Failure|Timeout|NotFound)\b){_CLASS})(?::(?=\s)|:?$)"
+    r"\n(?:(?:E {3,7}|[`*> ]{1,4})?(?P<name>(?!(?:Error|Exception|Failure|Timeout|NotFound)\b)"
+    rf"{_CLASS})(?::(?=\s)|:?$)"
     r"|(?P<thrown>terminate called) (?:after throwing an instance of '(?P<cpp>[^'\n]{1,200})'"
     r"|without an active exception)"
     r"|(?P<fatal>Fatal Python error|fatal runtime error|panic): "
