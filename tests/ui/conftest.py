@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 from typing import Any
+from weakref import WeakSet
 
 import pytest
+from rich.console import RenderableType
+from textual._compositor import Compositor
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 
@@ -27,6 +30,25 @@ def stylesheets_parsed_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stylesheet, "_parse_rules", parse_once)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def drawn_when_read(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Renders a screen of a pilot when it opens and whenever a test reads it: no terminal shows what is in between."""
+    opened: WeakSet[Compositor] = WeakSet()
+    render = Compositor.render_update
+
+    def render_update(self: Compositor, full: bool = False, **options: Any) -> RenderableType | None:  # noqa: ANN401
+        if full or self not in opened:
+            opened.add(self)
+            return render(self, full, **options)
+        self._dirty_regions.clear()
+        return None
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not getattr(request.module, "DRAWS_AT_ONCE", False):
+            patch.setattr(Compositor, "render_update", render_update)
         yield
 
 
