@@ -34,22 +34,25 @@ def stylesheets_parsed_once() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def drawn_when_read(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Renders a screen of a pilot when it opens and whenever a test reads it: no terminal shows what is in between."""
+def opened() -> Iterator[WeakSet[Compositor]]:
+    """Renders a screen of a pilot when it opens and when a test reads it: no terminal shows what is in between.
+
+    One that is not among those that have been opened is rendered at its next change; a dialog, which needs the screens
+    behind it, at every one.
+    """
     opened: WeakSet[Compositor] = WeakSet()
     render = Compositor.render_update
 
     def render_update(self: Compositor, full: bool = False, **options: Any) -> RenderableType | None:  # noqa: ANN401
-        if full or self not in opened:
+        if full or self not in opened or options.get("screen_stack"):
             opened.add(self)
             return render(self, full, **options)
         self._dirty_regions.clear()
         return None
 
     with pytest.MonkeyPatch.context() as patch:
-        if not getattr(request.module, "DRAWS_AT_ONCE", False):
-            patch.setattr(Compositor, "render_update", render_update)
-        yield
+        patch.setattr(Compositor, "render_update", render_update)
+        yield opened
 
 
 @pytest.fixture(autouse=True)

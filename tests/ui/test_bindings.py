@@ -4,8 +4,10 @@ import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import pytest
+from textual._compositor import Compositor
 from textual.command import CommandPalette, Hit
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -254,12 +256,13 @@ async def test_a_screenshot_is_saved_and_says_where(
         assert "Palette" not in text.read_text().splitlines()[0], "it has closed"
 
 
-async def test_ctrl_l_draws_every_line_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ctrl_l_draws_every_line_again(monkeypatch: pytest.MonkeyPatch, opened: WeakSet[Compositor]) -> None:
     stream = FakeLive()
     app = app_on(stream)
     async with app.run_test(size=(80, 24)) as pilot:
         stream.put(machine())
         await pilot.pause()
+        opened.clear()
         updates: list[Any] = []
         monkeypatch.setattr(app, "_display", lambda _, update: updates.append(update))
         await pilot.pause()
