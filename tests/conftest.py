@@ -11,9 +11,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.assertion import rewrite
@@ -86,6 +87,23 @@ def pytest_collection_finish() -> None:
     """Exclude from garbage collection what stays until the end: modules, and the tests themselves."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Do not create the cases of a matrix that are deselected: every worker would."""
+    sampled = metafunc.definition.get_closest_marker("sampled")
+    if sampled is None or "not long" not in metafunc.config.option.markexpr:
+        return
+    if len(list(metafunc.definition.iter_markers("parametrize"))) == 1:
+        parametrize, count = metafunc.parametrize, sampled.args[0]
+
+        def of_the_first(names: str, values: Iterable[object], ids: Any = None, **options: Any) -> None:  # noqa: ANN401
+            if "_param_mark" in options:
+                values, ids = list(values)[:count], ids if ids is None or callable(ids) else list(ids)[:count]
+            parametrize(names, values, ids=ids, **options)
+
+        metafunc.parametrize = of_the_first  # type: ignore[method-assign, assignment]
 
 
 @pytest.hookimpl(tryfirst=True)
