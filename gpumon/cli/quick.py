@@ -36,8 +36,11 @@ def _is_configured() -> bool:
         return True
     folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 - pathlib costs 5 ms
     try:
-        with open(f"{folder}/gpumon/config.toml", "rb") as file:  # noqa: PTH123
-            return b"status" in file.read()
+        file = os.open(f"{folder}/gpumon/config.toml", os.O_RDONLY | os.O_NONBLOCK)  # a pipe is not waited for
+        try:
+            return b"status" in os.read(file, 1 << 16)
+        finally:
+            os.close(file)
     except OSError:
         return False
 
