@@ -40,9 +40,9 @@ class RoleStyles:
 
     def segments(self, line: Line, width: int, overlay: Style | None = None) -> list[Segment]:
         """The line in exactly ``width`` cells; ``overlay`` is applied on top of every style."""
-        segments, missing = [], width
+        segments, missing, known = [], width, self._styles if overlay is None else {}
         for text, role in line:
-            segments.append(Segment(text, self.style(role, overlay)))
+            segments.append(Segment(text, known[role] if role in known else self.style(role, overlay)))
             missing -= width_of(text)
         if missing > 0:
             segments.append(Segment(" " * missing, self.style(Role.PLAIN, overlay)))
