@@ -43,6 +43,8 @@ WAITING: Final = "waiting"
 
 GPU_CLASSES: Final = (TENSOR, SIMT, MEMORY, OTHER_COMPUTE, COMMUNICATION, COPIES, DATA, SYNC, HOST, IDLE)
 """The classes of a traced step on a GPU, in their order of precedence: at each moment the first one applies."""
+COMPUTE: Final = (TENSOR, SIMT, MEMORY, OTHER_COMPUTE)
+"""Those in which the GPU computes."""
 CPU_CLASSES: Final = (DATA, CPU_MATMUL, CPU_OPERATORS, CPU_OUTSIDE)
 """The classes of a traced step without a GPU."""
 SAMPLED_CLASSES: Final = (

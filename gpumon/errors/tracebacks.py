@@ -105,7 +105,8 @@ _WARNING: Final = lazy_pattern(r"\w*Warning: ")
 _ANY_EXCEPTION: Final = lazy_pattern(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s|:?$)")
 """Directly below a traceback, the class of an exception may have any name."""
 _BARE: Final = lazy_pattern(
-    rf"^(?:(?:E {{3,7}}|[`*> ]{{1,4}})?(?P<name>(?!(?:Error|Exception|Failure|Timeout|NotFound)\b){_CLASS})(?::\s|:?$)"
+    r"\n(?:(?:E {3,7}|[`*> ]{1,4})?(?P<name>(?!(?:Error|Exception|Failure|Timeout|NotFound)\b)"
+    rf"{_CLASS})(?::(?=\s)|:?$)"
     r"|(?P<thrown>terminate called) (?:after throwing an instance of '(?P<cpp>[^'\n]{1,200})'"
     r"|without an active exception)"
     r"|(?P<fatal>Fatal Python error|fatal runtime error|panic): "
@@ -132,10 +133,10 @@ _LOGGED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO)\b")
 
 def exceptions(block: LogBlock, notices: Iterable[int] = ()) -> list[Raised]:
     """The exceptions of a block, in the order of its lines by rank, of which some are known notices."""
-    rows = _without(block.by_rank, notices)
     if not any(sign in block.words.vocabulary for sign in _WORDS):
         return []
-    text = "\n".join(rows.texts)
+    rows = _without(block.by_rank, notices)
+    text = "\n" + "\n".join(rows.texts)
     starts = list(accumulate((len(line) + 1 for line in rows.texts), initial=0))
     below: list[Raised] = []
     bare = [(_row_of(match, starts), match) for match in _ends_of(_BARE.finditer(text))]
@@ -353,7 +354,7 @@ def _bare_exceptions(
     for row, match in matches:
         if row < last_end or row in taken:
             continue
-        message, last_end = _message(rows, row, match.end() - match.start(), row)
+        message, last_end = _message(rows, row, match.end() - match.start() - 1, row)
         name = match["name"] or match["fatal"] or match["cpp"] or ("terminate" if match["thrown"] else "Exception")
         if match["thrown"]:
             message = _WHAT.sub("", message.lstrip())

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from gpumon.core.step_classes import GPU_CLASSES, HOST, IDLE, SYNC
 from gpumon.traces.device_time import QUEUED
 from gpumon.traces.pieces import TimePiece
-from gpumon.traces.step_graph import LAST, NEVER, StepGraph
+from gpumon.traces.step_graph import GAP_NS, LAST, NEVER, StepGraph
 from gpumon.traces.table import EventTable
 
 _STEPS: Final = 3
@@ -48,12 +48,14 @@ class Change(NamedTuple):
         device: The new duration of each work; None for that of the trace.
         ignored_waits: Tags of the calls that no longer wait for the GPU.
         gap_ns: Longest time between two kernels of a stream; None for that of the trace.
+        removed: Numbers of the parts of the host that are removed.
     """
 
     host: Mapping[str, float] = {}
     device: Sequence[int] | None = None
     ignored_waits: Collection[str] = ()
     gap_ns: int | None = None
+    removed: Collection[int] = ()
 
 
 def step_time(graph: StepGraph, change: Change) -> Reached:
@@ -130,7 +132,10 @@ class _Execution:
         self._gap = -NEVER if change.gap_ns is None else change.gap_ns
         usual = change.host.get("", 1.0)
         self._times = [
-            round(sum(time * change.host.get(tag, usual) for tag, time in part.times.items())) for part in graph.parts
+            0
+            if number in change.removed
+            else round(sum(t * change.host.get(tag, usual) for tag, t in part.times.items()))
+            for number, part in enumerate(graph.parts)
         ]
         self._waits = [
             () if part.waits and not part.times.keys().isdisjoint(change.ignored_waits) else part.waits
@@ -169,7 +174,8 @@ class _Execution:
             if count == LAST and lag > self._gap * bool(time):  # work that is removed leaves no gap
                 lag = self._gap * bool(time)  # noqa: PLW2901
             if done.time + lag > begin:
-                begin, since, device, element = done.time + lag, done.time, done.device, done.element
+                begin, since, element = done.time + lag, done.time, done.element
+                device = done.device + min(lag, GAP_NS)
         if self._is_recorded:
             element = self._record((_WORK, index, begin, begin + time, element, min(since, begin)))
         self._done[item.stream].append(Reached(begin + time, device + time, element))

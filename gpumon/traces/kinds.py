@@ -108,6 +108,10 @@ def is_data_wait(name: str) -> bool:
     return _DATA.search(name) is not None
 
 
+COPYING: Final = frozenset(("aten::to", "aten::_to_copy", "aten::copy_"))
+"""Operators that may copy between the host and the GPU."""
+
+
 def is_copy_call(name: str) -> bool:
     """Whether a call of the CUDA runtime copies, and blocks while it does if the memory of the host is pageable."""
     return "Memcpy" in name

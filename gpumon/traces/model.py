@@ -164,7 +164,7 @@ class Trace:
     median: int
     classes: tuple[ClassTime, ...]
     critical: tuple[ClassTime, ...]
-    without: Mapping[str, tuple[int, int]]
+    without: Mapping[str, tuple[int, int, int]]
     kernels: int
     median_kernel_ns: int | None
     problems: tuple[str, ...]
@@ -223,7 +223,7 @@ def decode(document: dict[str, Any]) -> Trace:
         values[name] = tuple(
             ClassTime(**{**item, "top": tuple(Contribution(**part) for part in item["top"])}) for item in values[name]
         )
-    values["without"] = {name: (time, device) for name, (time, device) in values["without"].items()}
+    values["without"] = {name: tuple(times) for name, times in values["without"].items()}
     for name in ("problems", "notes", "texts"):
         values[name] = tuple(values[name])
     return Trace(**values)

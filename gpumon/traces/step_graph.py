@@ -12,10 +12,18 @@ from functools import cached_property
 from statistics import median_low
 from typing import Final, NamedTuple
 
-from gpumon.core.step_classes import CPU_CLASSES, CPU_OUTSIDE, DATA, GPU_CLASSES, HOST
+from gpumon.core.step_classes import COPIES, CPU_CLASSES, CPU_OUTSIDE, DATA, GPU_CLASSES, HOST
 from gpumon.traces.device_time import BETWEEN_OPERATORS, innermost_pieces, operator_class, work_class
 from gpumon.traces.host_work import HostWork
-from gpumon.traces.kinds import Kind, is_allocation, is_data_wait, is_freeing, is_gc, is_launch
+from gpumon.traces.kinds import (
+    COPYING,
+    Kind,
+    is_allocation,
+    is_data_wait,
+    is_freeing,
+    is_gc,
+    is_launch,
+)
 from gpumon.traces.pieces import NO_EVENT, TimePiece
 from gpumon.traces.steps import StepRange
 from gpumon.traces.table import EventTable
@@ -29,15 +37,15 @@ LAST: Final = -1
 _AUTOGRAD: Final = "autograd::engine"
 _LAUNCH_NS: Final = 5_000
 """From the begin of a launch to that of its work, where no launch of the step shows it."""
-_GAP_NS: Final = 1_000
+GAP_NS: Final = 1_000
 """Between two kernels that are queued; also after the end of work on another stream."""
 _RETURN_NS: Final = 5_000
 """A call that waits for the GPU takes this long if there is nothing to wait for."""
 _INFERRED_NS: Final = 10_000
 """Work that begins this soon after that of another stream has ended, and for no other reason, waited for it."""
 _FULL_QUEUE: Final = 256
-_FULL_QUEUE_NS: Final = 50_000
-"""A launch that takes longer than this, while as much work is queued, waits until the queue has room."""
+_FULL_QUEUE_RATIO: Final = 1.5
+"""A launch that takes longer than this many usual ones while as much work is queued waits until the queue has room."""
 
 
 class After(NamedTuple):
@@ -55,7 +63,7 @@ class HostPart:
     Attributes:
         pieces: The pieces.
         times: Nanoseconds of the chain by tag; those of a wait are what the call takes without it. The tag is why a
-            cure could remove them: `DATA`, `COLLECTING`, `FREEING`, or empty.
+            cure could remove them: `COPIES`, `DATA`, `COLLECTING`, `FREEING`, or empty.
         launches: Work that it launches, with the offset from its begin.
         waits: Work that must be done before it ends.
     """
@@ -227,7 +235,7 @@ class GraphBuilder:
         stream, begin = self._streams[table.lanes[event]], table.begins[event]
         before = self._ends[stream]
         after = [After(stream, LAST, begin - before[-1]), *self._explicit(event, stream, launch)]
-        if min(begin - launch - _LAUNCH_NS, *(item.lag for item in after)) > _GAP_NS:
+        if min(begin - launch - _LAUNCH_NS, *(item.lag for item in after)) > GAP_NS:
             after += self._inferred(stream, begin)
         launch_lag = begin - launch if table.correlations[event] in self._host.launches else NEVER
         return DeviceWork(event, stream, work_class(table, event), table.ends[event] - begin, launch_lag, tuple(after))
@@ -255,23 +263,29 @@ class GraphBuilder:
     def _parts(self, pieces: list[TimePiece], launches: list[tuple[int, int]]) -> Iterator[HostPart]:
         """The pieces as parts: those between two launches or waits become one."""
         is_call = [is_launch(text) for text in self._table.texts]
+        is_send = ["HtoD (Pageable" in text for text in self._table.texts]
         calls = [piece.length for piece in pieces if piece.event >= 0 and is_call[piece.name]]
         usual = median_low(calls) if calls else _LAUNCH_NS
         part = HostPart([], {})
-        at = 0
+        at, has_sent = 0, False
         for piece in pieces:
             first = at
             while at < len(launches) and launches[at][0] < piece.end:
                 at += 1
             (waits, is_blocked), time = self._waits(piece), piece.length
-            tag = self._tags[piece.name]
+            if at > first:
+                had_sent, has_sent = has_sent, any(is_send[self._table.names[event]] for _, event in launches[first:at])
+                if had_sent and has_sent:  # from one copy to the next, the host prepares the latter
+                    part.times = {COPIES: sum(part.times.values())}
+            # a copy from pageable memory waits for the stream afterwards
+            tag = COPIES if has_sent and (at > first or waits) else self._tags[piece.name]
             if at == first and not waits:
                 part.pieces.append(piece)
                 part.times[tag] = part.times.get(tag, 0) + time
                 continue
             if is_blocked:
                 time = min(time, _RETURN_NS)
-            elif time > _FULL_QUEUE_NS and is_call[piece.name] and self._queued(piece) >= _FULL_QUEUE:
+            elif time > _FULL_QUEUE_RATIO * usual and is_call[piece.name] and self._queued(piece) >= _FULL_QUEUE:
                 time = usual
             offsets = [(number, min(launches[number][0] - piece.begin, time)) for number in range(first, at)]
             yield from (part, HostPart([piece], {tag: time}, offsets, waits))
@@ -295,7 +309,7 @@ class GraphBuilder:
         last = min((item.lag for item in waits), default=piece.length)
         if last >= piece.length:
             return tuple(item._replace(lag=0) for item in waits), False
-        return tuple(item._replace(lag=last if item.lag == last else min(item.lag, _GAP_NS)) for item in waits), True
+        return tuple(item._replace(lag=last if item.lag == last else min(item.lag, GAP_NS)) for item in waits), True
 
 
 def _tag(name: str) -> str:
@@ -303,6 +317,8 @@ def _tag(name: str) -> str:
         return DATA
     if is_gc(name):
         return COLLECTING
+    if name in COPYING:
+        return COPIES
     return FREEING if is_freeing(name) or is_allocation(name) else ""
 
 
@@ -330,10 +346,10 @@ def _with_usual_lags(work: list[DeviceWork]) -> list[DeviceWork]:
     for item in work:
         # What the work waited for is the condition that was met last, with its usual lag.
         last = min(item.after, key=lambda other: other.lag)
-        is_launched = NEVER < item.launch_lag - usual < last.lag - _GAP_NS
+        is_launched = NEVER < item.launch_lag - usual < last.lag - GAP_NS
         launch = item.launch_lag if is_launched else min(item.launch_lag, usual)
         after = tuple(
-            other if other is last and not is_launched else other._replace(lag=min(other.lag, _GAP_NS))
+            other if other is last and not is_launched else other._replace(lag=min(other.lag, GAP_NS))
             for other in item.after
         )
         result.append(item._replace(launch_lag=launch, after=after))

@@ -1,13 +1,14 @@
 """What a step would take without a cause: the changes to its graph, by their names."""
 
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from gpumon.core.gpu_models import capabilities
 from gpumon.core.step_classes import COMMUNICATION, COPIES, DATA, GPU_CLASSES, MEMORY, SIMT, SYNC, TENSOR
 from gpumon.traces.critical_path import Change, step_time
-from gpumon.traces.step_graph import COLLECTING, DeviceWork, StepGraph
+from gpumon.traces.step_graph import COLLECTING, GAP_NS, DeviceWork, StepGraph
 from gpumon.traces.table import EventTable
 
 
@@ -51,8 +52,6 @@ _ELEMENTWISE: Final = re.compile(r"elementwise_kernel|Memcpy DtoD|CatArray|copy_
 _MAX_WORK: Final = 50_000
 """With more kernels, the trace is no step."""
 _NO_HOST: Final = {"": 0.0, DATA: 1.0}
-_GRAPH_GAP_NS: Final = 1_000
-"""Least time between two dependent kernels of a CUDA graph, which is what is left of a launch."""
 _BF16_SPEEDUP: Final = Speedup(2.0, 2.6)
 """Of a product in bf16 over TF32. By the data sheets 2; measured on H200: 785 and 406 TFLOP/s; of all products of a
 model, on an H100 at its power limit: 780 and 300."""
@@ -62,8 +61,10 @@ _BF16_BYTES: Final = 0.5
 """Of the bytes of fp32: memory-bound kernels take this part of their time if the whole model is in bf16."""
 
 
-def without(table: EventTable, graph: StepGraph, device: str) -> dict[str, tuple[int, int]]:
-    """How long the step takes with each change, and how much of it is work of the GPU, in nanoseconds.
+def without(table: EventTable, graph: StepGraph, device: str) -> dict[str, tuple[int, int, int]]:
+    """How long the step takes with each change, how much of it is work of the GPU, and how much the GPU has to do.
+
+    All are nanoseconds.
 
     ``device`` is the compute capability of the GPU; empty if it is unknown.
     """
@@ -73,9 +74,10 @@ def without(table: EventTable, graph: StepGraph, device: str) -> dict[str, tuple
     tags = {tag for part in graph.parts for tag in part.times}
     changes |= {tag: Change(host={tag: 0.0}, ignored_waits=(tag,)) for tag in tags if tag}
     if any(part.waits for part in graph.parts):
-        changes[SYNC] = Change(ignored_waits=("", DATA, COLLECTING))
-    if graph.work:
-        changes[LAUNCHES] = Change(host=_NO_HOST, gap_ns=_GRAPH_GAP_NS)
+        changes[SYNC] = Change(ignored_waits=("", COPIES, DATA, COLLECTING))
+    if graph.work:  # between two kernels of a CUDA graph is less time than between two that were launched
+        changes[LAUNCHES] = Change(host=_NO_HOST, gap_ns=0)
+        changes[LEAST + LAUNCHES] = Change(host=_NO_HOST, gap_ns=GAP_NS)
     is_tf32 = ["tf32" in text.lower() for text in table.texts]
 
     def is_product_in_tf32(item: DeviceWork) -> bool:
@@ -94,7 +96,7 @@ def without(table: EventTable, graph: StepGraph, device: str) -> dict[str, tuple
         share = GPU_CLASSES.index(class_name)
         if share in shares:
             times = [round(item.time / ratio(item)) if item.share == share else item.time for item in graph.work]
-            changes[name] = Change(device=times)
+            changes[name] = changes.get(name, Change())._replace(device=times)
     if any(map(is_product_in_tf32, graph.work)):
         factors = {tensor: 1 / _BF16_SPEEDUP.most, memory: _BF16_BYTES}
         changed = [item.share == memory or is_product_in_tf32(item) for item in graph.work]
@@ -104,19 +106,38 @@ def without(table: EventTable, graph: StepGraph, device: str) -> dict[str, tuple
         ]
         changes[TF32] = Change(device=times)
     if memory in shares:
-        changes[ELEMENTWISE] = Change(device=_fused(table, graph))
-    steps = {name: step_time(graph, change)[:2] for name, change in changes.items()}
+        times = _fused(table, graph)
+        changes[ELEMENTWISE] = Change(device=times, removed=_only_for(times, graph))
+    steps = {name: (*step_time(graph, change)[:2], _busiest(graph, change)) for name, change in changes.items()}
     span, busy = graph.end - graph.begin, sum(item.time for item in graph.work)
     if steps[AS_IT_IS][0] >= _MIN_MODELED * span or busy < _MIN_MODELED * span:
         return steps
     # The host ran ahead in this step, as after a pause, so its calls do not show what it waits for: the GPU decides.
     parts = {name: sum(change.device) / busy if change.device else 1.0 for name, change in changes.items()}
-    return {name: (round(span * part), round(span * part)) for name, part in parts.items()}
+    return {name: (round(span * part),) * 3 for name, part in parts.items()}
+
+
+def _busiest(graph: StepGraph, change: Change) -> int:
+    """The work of the stream that has the most."""
+    times = Counter[int]()
+    for number, item in enumerate(graph.work):
+        times[item.stream] += item.time if change.device is None else change.device[number]
+    return max(times.values(), default=0)
 
 
 def is_elementwise(name: str) -> bool:
     """Whether torch.compile fuses a kernel with others."""
     return _ELEMENTWISE.search(name) is not None
+
+
+def _only_for(times: Sequence[int], graph: StepGraph) -> set[int]:
+    """The parts of the host that launch only work that takes no time, and those that prepare these launches."""
+    parts = [
+        number
+        for number, part in enumerate(graph.parts)
+        if part.launches and not any(times[work] for work, _ in part.launches)
+    ]
+    return {number - before for number in parts for before in (0, 1)}
 
 
 def _fused(table: EventTable, graph: StepGraph) -> list[int]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpumon.core.notebook import NotebookTable
-from gpumon.core.step_classes import GPU_CLASSES, GPU_WORK
+from gpumon.core.step_classes import COMPUTE, GPU_CLASSES, GPU_WORK
 from gpumon.core.units import short_time_text
 from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence, StepShare
 from gpumon.insight.bottlenecks.try_line import try_line
@@ -149,11 +149,13 @@ def judged(rule: CauseRule, evidence: SlownessEvidence) -> Bottleneck | None:
     if base is None:
         is_pause = finding.seconds - in_median > _MIN_PAUSE * account.step_seconds
         base = max(account.step_seconds, account.mean_seconds) if is_pause else account.step_seconds
-    bound = account.step_seconds - in_median if finding.bound_seconds is None else finding.bound_seconds
+    bound = finding.bound_seconds
+    if bound is None:
+        bound = max(account.step_seconds - in_median, _least_on_gpu(rule, evidence))
     part = finding.seconds / base if base else 0.0
     if part < rule.min_share:
         return None
-    bound, bound_range = _predicted(rule, evidence, max(0.0, bound))
+    bound, bound_range = _predicted(rule, evidence, max(0.0, bound), base)
     text = f"{short_time_text(finding.seconds)} of {short_time_text(base)} ({part:.0%}): {finding.text}."
     return Bottleneck(
         rule.class_name,
@@ -171,21 +173,39 @@ def judged(rule: CauseRule, evidence: SlownessEvidence) -> Bottleneck | None:
     )
 
 
-def _predicted(rule: CauseRule, evidence: SlownessEvidence, bound: float) -> tuple[float, tuple[float, float] | None]:
-    """How long a step takes without a cause, and its range; without one, the first is the least that can be said."""
+def _least_on_gpu(rule: CauseRule, evidence: SlownessEvidence) -> float:
+    """The time of the work that the GPU keeps without a cause, which a host that ran ahead does not show."""
+    if evidence.trace is None or rule.class_name in (GPU_WORK, *COMPUTE):
+        return 0.0
+    return evidence.trace.work_seconds
+
+
+def _predicted(
+    rule: CauseRule, evidence: SlownessEvidence, bound: float, base: float
+) -> tuple[float, tuple[float, float] | None]:
+    """How long a step takes without a cause, and its range; without one, the first is the least that can be said.
+
+    ``base`` is how long it takes with the cause.
+    """
     step = evidence.account.step_seconds
     without = {} if evidence.trace is None or not rule.change else evidence.trace.without
     least = without.get(rule.change, bound)
     most = without.get(LEAST + rule.change, least)
     if step - least < _MIN_AGREEMENT * (step - bound):  # the time is saved only if nothing else keeps the step as long
         least = bound
-    idle = 0.0
-    if evidence.gpu is not None and step:
-        work = sum(evidence.account.share_of(name).seconds for name in (GPU_WORK, *GPU_CLASSES[: MAX_WORK + 1]))
-        idle = max(0.0, 1.0 - work / step)
-    most *= 1 + _POWER_CAP * idle
-    if not rule.is_removable or not least or most > _MAX_RATIO * least or least >= step:
+    most *= 1 + _POWER_CAP * _power_saved(evidence, base)
+    if not rule.is_removable or not least or most > _MAX_RATIO * least or least >= base:
         return least, None
     middle = (least + most) / 2
     half = min((most - least) / 2 + _NOISE * middle, _MAX_HALF * middle)
-    return middle, (middle - half, min(middle + half, step))
+    return middle, (middle - half, min(middle + half, base))
+
+
+def _power_saved(evidence: SlownessEvidence, base: float) -> float:
+    """The part of the power that the GPU saves, from 0 to 1: it is idle meanwhile, and would use all SMs otherwise."""
+    work = sum(evidence.account.share_of(name).seconds for name in (GPU_WORK, *GPU_CLASSES[: MAX_WORK + 1]))
+    if evidence.gpu is None or not base or not work:
+        return 0.0
+    busy = min(1.0, work / base)
+    active = evidence.gpu.sm_share
+    return (1.0 - busy) * (1.0 if active is None else min(1.0, active / busy))

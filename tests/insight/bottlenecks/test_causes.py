@@ -309,7 +309,7 @@ def test_time_without_a_reason_is_undecided(run: SlownessEvidence) -> None:
 
 
 def test_a_range_is_said_where_a_cure_removes_the_time_and_is_at_most_20_percent_wide() -> None:
-    """The longest path without the waits decides; limits too far apart give none, and neither do launches."""
+    """The longest path without the waits decides; limits too far apart give none."""
     trace = TraceEvidence(without={SYNC: 0.045, f"least {SYNC}": 0.055})
     cause = judge_run(evidence({SYNC: 0.7}, QUIET, GPU, trace)).causes[0]
     assert cause.kind == "item_per_step"
@@ -318,10 +318,8 @@ def test_a_range_is_said_where_a_cure_removes_the_time_and_is_at_most_20_percent
     assert low < 0.045 < 0.055 < high <= 1.501 * low
 
     unclear = TraceEvidence(without={SYNC: 0.03, f"least {SYNC}": 0.06})
-    launches = TraceEvidence(kernels_count=900, median_kernel_seconds=2e-6, without={"launches": 0.03})
-    for seen in (evidence({SYNC: 0.7}, QUIET, GPU, unclear), evidence({HOST: 0.7}, QUIET, GPU, launches)):
-        cause = judge_run(seen).causes[0]
-        assert (cause.bound_range, cause.bound_seconds, cause.bound_text) == (None, 0.03, "30.0 ms at best")
+    cause = judge_run(evidence({SYNC: 0.7}, QUIET, GPU, unclear)).causes[0]
+    assert (cause.bound_range, cause.bound_seconds, cause.bound_text) == (None, 0.03, "30.0 ms at best")
 
 
 def test_few_samples_that_are_all_work_and_short_steps_are_decided() -> None:

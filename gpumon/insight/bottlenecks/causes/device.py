@@ -3,22 +3,22 @@
 from typing import Final
 
 from gpumon.core.step_classes import (
+    COMPUTE,
     COPIES,
     GPU_WORK,
     HOST,
     IDLE,
     MEMORY,
-    OTHER_COMPUTE,
     SIMT,
     SYNC,
-    TENSOR,
 )
 from gpumon.core.throttle_reasons import CLOCK_SETTINGS, POWER_CAP, main_fault
 from gpumon.core.units import bytes_text, counted, short_time_text
 from gpumon.insight.bottlenecks.cause import Finding, main_kind, main_line, where_text
 from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence
+from gpumon.traces.kinds import COPYING
 
-_WORK: Final = (TENSOR, SIMT, MEMORY, OTHER_COMPUTE, GPU_WORK)
+_WORK: Final = (*COMPUTE, GPU_WORK)
 _MIN_BENCHMARK_SECONDS: Final = 0.02
 _BENCHMARK_SHARE: Final = 0.3
 _SMALL_KERNEL_SECONDS: Final = 10e-6
@@ -33,7 +33,6 @@ _MAX_OTHERS: Final = 0.95
 100 %, so the part of the others is between their share and their part of all shares."""
 _MIN_TINY_COPIES: Final = 30
 _TINY_BYTES: Final = 64 << 10
-_COPYING: Final = frozenset(("aten::to", "aten::_to_copy", "aten::copy_"))
 _LOW_CLOCK: Final = 0.75
 """Below this, clocks are low even for a GPU at its power cap."""
 _FAULT_CLOCK: Final = 0.95
@@ -145,7 +144,7 @@ def _tiny_copies(evidence: SlownessEvidence) -> Finding | None:
     if trace is None or trace.sent_count < _MIN_TINY_COPIES or trace.sent_bytes > trace.sent_count * _TINY_BYTES:
         return None
     seconds = sum(account.share_of(name).cost_seconds for name in (COPIES, SYNC))
-    seconds += sum(time for name, time in trace.calls.items() if name in _COPYING)
+    seconds += sum(time for name, time in trace.calls.items() if name in COPYING)
     mean = bytes_text(round(trace.sent_bytes / trace.sent_count))
     lines = (main_line(account.share_of(name)) for name in (COPIES, SYNC, HOST))
     text = f"{counted(trace.sent_count, 'copy')} of {mean} on average to the GPU"
