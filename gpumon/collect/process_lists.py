@@ -50,7 +50,7 @@ class DeviceProcesses(NamedTuple):
 
 
 class ProcessListReader:
-    """The processes of one device, read about once a second, or every two seconds while no screen shows them.
+    """The processes of one device, read every ``period``, and every two seconds at most while no screen shows them.
 
     Args:
         api: The choke point.
@@ -106,7 +106,7 @@ class ProcessListReader:
         )
         problem = self._polled.problem
         if shares is NOT_SELECTED and self._last is not None and problem is None:
-            self._polled.due = now + Period.TWO_SECONDS
+            self._polled.due = max(self._polled.due, now + Period.TWO_SECONDS)
         problems = {} if problem is None else {"processes": problem}
         unattributed, why_unknown = _unattributed(readings, processes if problem is None else None)
         if why_unknown is not None:
