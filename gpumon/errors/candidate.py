@@ -15,7 +15,7 @@ MAX_MATCH: Final = 512
 """Maximum number of characters that a pattern of the catalogue matches, apart from spaces in joined lines."""
 REACH_LINES: Final = 24
 """Lines before and after an error in which the rest of its message is searched."""
-_MAX_TEXT: Final = 16384
+_MAX_TEXT: Final = 4096
 """Characters of the text from an error on."""
 
 

@@ -1,6 +1,6 @@
 """A known error in a log, with the values in its message and what they mean for its fixes."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -16,7 +16,7 @@ from gpumon.errors.memory_message import MemoryMessage, read_memory_message
 from gpumon.errors.prefixes import Timestamp, timestamp_of
 from gpumon.errors.programs import PROGRAMS, signs_in
 from gpumon.errors.rank import case_of, causes_of, fixes_of, names_of
-from gpumon.errors.scan import LogBlock
+from gpumon.errors.scan import STAMPED_LINES, LogBlock
 from gpumon.errors.signs import WARNING, has_information_level
 from gpumon.errors.tracebacks import CAUGHT_ABOVE, TRACEBACK
 
@@ -26,8 +26,6 @@ _MAX_EXCERPT: Final = 400
 """Characters of a log line that are shown."""
 _MAX_VALUE: Final = 200
 """Characters of a value that a message contains."""
-_MAX_LINES_BACK: Final = 256
-"""Lines before an error in which the timestamp of its rank is searched; a traceback has no timestamps."""
 _LAST_ERROR: Final = lazy_pattern(r"\bLast error: {0,4}(?P<reason>[^\n]{0,200})$")
 """NCCL's own reason, on this line or the next one."""
 _MAX_LINES_TO_REASON: Final = 4
@@ -197,13 +195,10 @@ def timestamp_at(block: LogBlock, position: int) -> Timestamp | None:
 
     The lines that were split from a record have the time of that record.
     """
-    rank = block.ranks[position]
-    stamped = block.stamped
-    for at in range(bisect_right(stamped, position) - 1, -1, -1):
-        index = stamped[at]
-        if position - index >= _MAX_LINES_BACK:
-            return None
-        if rank is None or block.ranks[index] in {None, rank}:
+    rank, part = block.ranks[position], position // STAMPED_LINES
+    for index in reversed(block.stamped(part - 1) + block.stamped(part)):
+        is_near = position - STAMPED_LINES < index <= position
+        if is_near and (rank is None or block.ranks[index] in {None, rank}):
             timestamp = timestamp_of(block.lines[index])
             is_own = block.numbers[index] == block.numbers[position]
             return timestamp if is_own or timestamp is None else timestamp._replace(text="")

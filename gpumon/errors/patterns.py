@@ -54,11 +54,7 @@ class LetterWords:
 
     def __init__(self, text: str) -> None:
         self.words: Final = text.encode("ascii", "ignore").translate(_SPACED_LETTERS).split()
-
-    @cached_property
-    def letters(self) -> bytes:
-        """The letters of the text."""
-        return b"".join(self.words)
+        self.letters: Final = squeezed(text)
 
     @cached_property
     def vocabulary(self) -> bytes:

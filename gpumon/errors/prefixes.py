@@ -13,31 +13,32 @@ from typing import Final, NamedTuple
 
 from gpumon.errors.lazy_pattern import lazy_pattern
 
-_TIME: Final = r"\d\d:\d\d:\d\d(?:[.,]\d+)?"
-_ZONE: Final = r"(?:Z|[ ]?[+-]\d\d:?\d\d)?"
+_TIME: Final = r"\d\d:\d\d:\d\d(?:[.,]\d+|)"
+_ZONE: Final = r"(?:Z|[ ]?[+-]\d\d:?\d\d|)"
 _MONTH_DAY: Final = r"[A-Z][a-z][a-z][ ]{1,2}\d{1,2}"
 _DATE: Final = (
-    rf"(?:\d\d(?:\d\d)?[-/.](?:\d\d|[A-Z][a-z][a-z])(?:[-/.]\d\d(?:\d\d)?)?|{_MONTH_DAY}(?:[ ]\d{{4}})?)[T ,]{{1,2}}"
+    rf"(?:\d\d(?:\d\d|)[-/.](?:\d\d|[A-Z][a-z][a-z])(?:[-/.]\d\d(?:\d\d|)|)|{_MONTH_DAY}(?:[ ]\d{{4}}|))[T ,]{{1,2}}"
 )
-_SEPARATOR: Final = r"(?:[ ][-|>](?=[ ]))?"
-_STREAM: Final = r"(?:[ ]std(?:out|err)[ ][FP](?=[ ]))?"
+_SEPARATOR: Final = r"(?:[ ][-|>](?=[ ])|)"
+_STREAM: Final = r"(?:[ ]std(?:out|err)[ ][FP](?=[ ])|)"
 """What a container runtime of Kubernetes writes after the timestamp."""
 _RANK: Final = r"(\d{1,5})"
 _LEVELS: Final = "DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL"
-_LEVEL_AFTER_TIME: Final = rf"[ ]+(?:{_LEVELS})\b(?:[:|-]|[ ]+[|-](?=[ ]))?"
+_LEVEL_AFTER_TIME: Final = rf"[ ]+(?:{_LEVELS})\b(?:[:|-]|[ ]+[|-](?=[ ])|)"
 """After a time, a bare word is a level; alone, it may be a word of a message that was broken before it."""
 
 # Every line of a log is matched with this pattern. Each branch starts with a different letter, digit or bracket,
-# because the regular expression engine skips branches whose first character does not match. Only ranks are groups.
-_PREFIX: Final = re.compile(
-    rf"""\n[ \t]*(?:{_RANK}:(?=[ ])|[A-Za-z][A-Za-z0-9_.-]{{0,62}}[ ]*\|(?=[ ]))?(?:[ \t]*(?:
-      (?=\d)(?:{_DATE}{_TIME}{_ZONE}:?{_STREAM}{_SEPARATOR}(?:{_LEVEL_AFTER_TIME})?
+# because the regular expression engine skips branches whose first character does not match; an empty branch is faster
+# than a question mark. Only ranks are groups.
+_PREFIX: Final = lazy_pattern(
+    rf"""\n[ \t]*(?:{_RANK}:(?=[ ])|[A-Za-z][A-Za-z0-9_.-]{{0,62}}[ ]*\|(?=[ ])|)(?:[ \t]*(?=[\d\[{{(A-Z])(?:
+      (?=\d)(?:{_DATE}{_TIME}{_ZONE}:?{_STREAM}{_SEPARATOR}(?:{_LEVEL_AFTER_TIME}|)
         |{_TIME}(?::(?=[ ])|(?![\w:)]|[.,]\d)){_SEPARATOR})
      |\[(?:
         (?:default|rank|trainer|worker|gpu)[ :]?{_RANK}\]:?
-       |(?:PG[ ][^\]\n]{{0,80}}[ ])?[Rr]ank[: ]{{0,2}}{_RANK}\]:?
+       |(?:PG[ ][^\]\n]{{0,80}}[ ]|)[Rr]ank[: ]{{0,2}}{_RANK}\]:?
        |\d{{1,3}},{_RANK}\]<std(?:out|err)>:
-       |(?:{_DATE})?{_TIME}{_ZONE}\](?:{_LEVEL_AFTER_TIME}|\[[\w.]+\]\[(?:{_LEVELS})\][ ]-(?=[ ]))?
+       |(?:{_DATE}|){_TIME}{_ZONE}\](?:{_LEVEL_AFTER_TIME}|\[[\w.]+\]\[(?:{_LEVELS})\][ ]-(?=[ ])|)
        |[ ]*\d+\.\d{{3,9}}\]
        |[A-Z][a-z][a-z][ ]{_MONTH_DAY}[ ]{_TIME}[ ]\d{{4}}\]
        |[IWEFC]\d{{4}}[ ]{_TIME}[ ][\w./-]+:\d+\]
@@ -45,14 +46,18 @@ _PREFIX: Final = re.compile(
        |(?:{_LEVELS})\]
       )
      |\{{"log":"
-     |\((?:\w+[ ]pid=\d+(?:,[ ]ip=[\d.]+)?|(?:{_DATE})?{_TIME})\)
-     |[A-Z](?:(?<=D)EBUG|(?<=I)NFO|(?<=W)ARN(?:ING)?|(?<=E)RROR|(?<=C)RITICAL|(?<=F)ATAL)(?:[:|-]|(?=[ ]\d\d))
-     |{_MONTH_DAY}[ ]{_TIME}(?:[ ][\w.-]+[ ][\w/.-]+(?:\[\d+\])?:)?
-     |[IWEFC]\d{{4}}[ ]{_TIME}[ ]+(?:\d+[ ])?[\w./-]+:\d+\]
+     |\((?:\w+[ ]pid=\d+(?:,[ ]ip=[\d.]+|)|(?:{_DATE}|){_TIME})\)
+     |[A-Z](?:(?<=D)EBUG|(?<=I)NFO|(?<=W)ARN(?:ING|)|(?<=E)RROR|(?<=C)RITICAL|(?<=F)ATAL)(?:[:|-]|(?=[ ]\d\d))
+     |{_MONTH_DAY}[ ]{_TIME}(?:[ ][\w.-]+[ ][\w/.-]+(?:\[\d+\]|):|)
+     |[IWEFC]\d{{4}}[ ]{_TIME}[ ]+(?:\d+[ ]|)[\w./-]+:\d+\]
     ))*[ \t]*""",
     re.VERBOSE,
 )
 """The start of a line. To divide a text by it is faster than to match line by line."""
+_WITHOUT_RANKS: Final = lazy_pattern(_PREFIX.pattern.replace(_RANK, r"\d{1,5}"), re.VERBOSE)
+"""The same for a text without ranks: groups take time, also where they match nothing."""
+_RANK_SIGNS: Final = ("ank", "[default", "[trainer", "[worker", "[gpu", "]<std")
+_BARE_RANK: Final = lazy_pattern(r"\n[ \t]*\d{1,5}: ")
 _MAX_TIMESTAMP_END: Final = 200
 """Characters at the start of a line in which a timestamp is searched; a later one belongs to the message."""
 
@@ -96,8 +101,11 @@ def split_prefixes(lines: Sequence[str]) -> tuple[list[int | None], list[str]]:
     ranks: list[int | None] = [None] * len(lines)
     if not lines:
         return ranks, []
+    text = "\n" + "\n".join(lines)
+    if not any(map(text.__contains__, _RANK_SIGNS)) and _BARE_RANK.search(text) is None:
+        return ranks, _WITHOUT_RANKS.split(text)[1:]
     texts: list[str]
-    _, *parts = _PREFIX.split("\n" + "\n".join(lines))
+    _, *parts = _PREFIX.split(text)
     bare, *named, texts = (parts[group :: _PREFIX.groups + 1] for group in range(_PREFIX.groups + 1))
     for group in (bare, *reversed(named)):
         if any(group):
@@ -112,7 +120,7 @@ def split_prefixes(lines: Sequence[str]) -> tuple[list[int | None], list[str]]:
 
 def without_prefix(line: str) -> str:
     """A single line without its prefixes."""
-    match = _PREFIX.match(f"\n{line}")
+    match = _WITHOUT_RANKS.match(f"\n{line}")
     assert match is not None  # a prefix may be empty
     return line[match.end() - 1 :]
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import inf
 from operator import attrgetter
 from typing import Final
 
@@ -53,15 +54,32 @@ _WEIGHT: Final = 25
 _LINES_BACK: Final = 40
 _FIRST_LINES: Final = 20
 """Lines with which a log begins; a program that is started again prints them again."""
-_MIN_FIRST_LINE: Final = 8
+_MIN_LETTERS: Final = 8
+"""Letters of a first line that tells one program from another."""
 _MIN_AGAIN: Final = 2
 _MAX_LINES_BEFORE: Final = 512
 _MAX_ORDINARY: Final = {FailureKind.LOGGED: 40, FailureKind.REPORTED: 40, FailureKind.KNOWN: 400}
 """Ordinary lines after which an error that is only a line of text was not the end."""
+_OF_PROCESS: Final = frozenset({FailureKind.RAISED, FailureKind.ENDED})
 _EXECUTED: Final = "<string>"
 """The file of code that the program itself executes: it goes on if it prints anything after an exception of it."""
 _RANK_SIGNS: Final = with_letters(SIGNS)
 _NO_DIGITS: Final = str.maketrans("", "", "0123456789")
+
+
+@dataclass(slots=True)
+class _RankLines:
+    """What may be of a rank since its first open failure.
+
+    Attributes:
+        ordinary: Lines that are neither progress nor a failure.
+        written: Characters.
+        max_ordinary: The lines from which on one of its open failures was not the end.
+    """
+
+    ordinary: int = 0
+    written: int = 0
+    max_ordinary: float = inf
 
 
 @dataclass(slots=True)
@@ -70,10 +88,11 @@ class _Open:
 
     failure: LogFailure
     offset: int
-    ordinary: int = 0
-    written: int = 0
+    key: tuple[object, ...]
+    lines: _RankLines
+    max_ordinary: float
+    written_before: int
     progress: int = 0
-    key: tuple[object, ...] = ()
 
     @property
     def is_uncaught(self) -> bool:
@@ -85,13 +104,9 @@ class _Open:
         return self.failure.rank is None or rank is None or self.failure.rank == rank
 
     @property
-    def is_over(self) -> bool:
-        """Whether more ordinary lines follow than behind an end; if it is certain, they prove nothing."""
-        raised, limit = self.failure.raised, _MAX_ORDINARY.get(self.failure.kind)
-        frame = None if raised is None or raised.is_uncaught else raised.frame
-        if frame is not None and frame.file == _EXECUTED:
-            limit = 1
-        return limit is not None and self.ordinary > limit
+    def ends(self) -> bool:
+        """Whether it ended the program, so that what is started now is another run."""
+        return self.failure.kind is FailureKind.ENDED or self.is_uncaught
 
 
 class LogReader:
@@ -101,6 +116,8 @@ class LogReader:
         self._finder = finder
         self._reading = LogReading()
         self._open: list[_Open] = []
+        self._has_ended = False
+        self._lines: dict[int | None, _RankLines] = {}
         self._counts: Counter[tuple[object, ...]] = Counter()
         self._survived: list[Notice] = []
         self._notices: dict[str, Notice] = {}
@@ -118,12 +135,25 @@ class LogReader:
         for block in blocks(chunks):
             self._add(block)
         reading.is_cut = block is not None and not block.is_complete and _is_cut(block.lines)
+        self._split()
         reading.open = [item.failure for item in self._open]
         reading.runs.append(Run(self._run_start, reading.lines, reading.open[-1] if reading.open else None))
         reading.lasting = list(self._lasting.values())
         reading.notices = sorted((*self._notices.values(), *self._survived), key=attrgetter("line"))
         reading.hang = self._hang()
         return reading
+
+    def _split(self) -> None:
+        """Makes a run of each script that ended with an exception: without ranks, one starts after another ended."""
+        failures = [item.failure for item in self._open]
+        if self._reading.ranks or any(item.is_report or item.is_echo or item.ended is not None for item in failures):
+            return
+        ends = [number for number, item in enumerate(self._open) if item.is_uncaught and _is_of_script(item.failure)]
+        for start in [number for number in ends[1:] if not failures[number].is_linked]:
+            later = self._open[start - len(failures) :]
+            del self._open[start - len(failures) :]
+            self._restart(later[0].failure.first_line)
+            self._open = later
 
     def _hang(self) -> Match | None:
         """The error at whose message the log stops, if it does."""
@@ -199,12 +229,20 @@ class LogReader:
             self._restart(failure.first_line)
         if not self._open and failure.kind not in {FailureKind.LOGGED, FailureKind.REPORTED}:
             self._look_back(block, position)
-        self._open.append(_Open(failure, self._offset(block, position), key=key))
+        if not self._open:
+            self._lines.clear()
+        lines = self._lines.setdefault(failure.rank, _RankLines())
+        limit = lines.ordinary + _max_ordinary(failure)
+        lines.max_ordinary = min(lines.max_ordinary, limit)
+        self._open.append(_Open(failure, self._offset(block, position), key, lines, limit, lines.written))
+        self._has_ended |= self._open[-1].ends
 
     def _is_of_next_run(self, failure: LogFailure, raised: Raised) -> bool:
         """Whether an exception ends another run: one ended the rank already, and much was printed since."""
         return (raised.is_uncaught and not failure.is_echo and not failure.is_report) and any(
-            item.is_uncaught and item.failure.rank == failure.rank and item.written > self._buffered
+            item.is_uncaught
+            and item.failure.rank == failure.rank
+            and item.lines.written - item.written_before > self._buffered
             for item in self._open
         )
 
@@ -245,14 +283,14 @@ class LogReader:
                 return
             if not line.strip():
                 continue
-            if signs.restarts(line) or (self._has_ended() and self._starts(block, position)):
+            if signs.restarts(line) or self._starts(block, position):
                 self._restart(block.numbers[position])
             elif signs.is_success(line):
                 self._survive(lambda item, rank=rank: item.concerns(rank))  # type: ignore[misc]
             else:
                 if not line[0].isspace():
-                    for item in self._open:
-                        item.written += len(line) if item.concerns(rank) else 0
+                    for lines in self._lines_of(rank):
+                        lines.written += len(line)
                 step = signs.progress(line)
                 if step is not None:
                     self._progress(step, block, position)
@@ -262,13 +300,16 @@ class LogReader:
     def _starts(self, block: LogBlock, position: int) -> bool:
         """Whether a program is started: a shell says so, or a log without ranks begins again with its first lines."""
         shape = _shape(block.texts[position])
-        is_again = not self._reading.ranks and len(shape) >= _MIN_FIRST_LINE and shape in self._first_lines
-        self._again += is_again
-        return self._again >= _MIN_AGAIN or signs.starts(block.texts[position])
+        is_again = (
+            not self._reading.ranks and shape in self._first_lines and sum(map(str.isalpha, shape)) >= _MIN_LETTERS
+        )
+        self._again += is_again and any(item.failure.kind in _OF_PROCESS for item in self._open)
+        return self._again >= _MIN_AGAIN or (self._has_ended and signs.starts(block.texts[position]))
 
-    def _has_ended(self) -> bool:
-        """Whether an open failure ended the program, so that what is started now is another run."""
-        return any(item.failure.kind is FailureKind.ENDED or item.is_uncaught for item in self._open)
+    def _lines_of(self, rank: int | None) -> Iterable[_RankLines]:
+        """The counts of all ranks that a line of a rank, or of any, may be of."""
+        some = (self._lines.get(None), self._lines.get(rank))
+        return self._lines.values() if rank is None else filter(None, some)
 
     def _progress(self, step: signs.WorkLine, block: LogBlock, position: int) -> None:
         number, rank = block.numbers[position], block.ranks[position]
@@ -280,7 +321,7 @@ class LogReader:
         if step.number is not None:
             before = self._reached.get((rank, step.key))
             if before is not None and step.number <= before:
-                if step.number <= 1 < before and step.key != "bar" and self._has_ended():
+                if step.number <= 1 < before and step.key != "bar" and self._has_ended:
                     self._restart(number)
                 return
             self._reached[rank, step.key] = step.number
@@ -305,10 +346,12 @@ class LogReader:
 
     def _ordinary(self, rank: int | None, weight: int) -> None:
         """Counts a line that is neither progress nor a failure; one of a logger counts several times."""
-        for item in self._open:
-            item.ordinary += weight if item.concerns(rank) else 0
-        if any(item.is_over for item in self._open):
-            self._survive(lambda item: item.is_over)
+        is_over = False
+        for lines in self._lines_of(rank):
+            lines.ordinary += weight
+            is_over |= lines.ordinary > lines.max_ordinary
+        if is_over:
+            self._survive(lambda item: item.lines.ordinary > item.max_ordinary)
 
     def _survive(self, is_survived: Callable[[_Open], bool]) -> None:
         kept: list[_Open] = []
@@ -319,6 +362,11 @@ class LogReader:
             else:
                 kept.append(item)
         self._open = kept
+        self._has_ended = any(item.ends for item in kept)
+        for lines in self._lines.values():
+            lines.max_ordinary = inf
+        for item in kept:
+            item.lines.max_ordinary = min(item.lines.max_ordinary, item.max_ordinary)
 
     def _keep_survived(self, failure: LogFailure) -> None:
         if len(self._survived) < _MAX_SURVIVED:
@@ -332,6 +380,7 @@ class LogReader:
         for item in self._open:
             self._keep_survived(item.failure)
         self._open.clear()
+        self._has_ended = False
         self._counts.clear()
         self._reached.clear()
         self._again = 0
@@ -340,9 +389,20 @@ class LogReader:
         self._reading.works.clear()
 
 
+def _is_of_script(failure: LogFailure) -> bool:
+    return failure.raised is not None and failure.raised.is_of_script
+
+
 def _shape(text: str) -> str:
     """A line without what differs from run to run."""
     return text.strip().translate(_NO_DIGITS)
+
+
+def _max_ordinary(failure: LogFailure) -> float:
+    """The ordinary lines that may follow behind an end; if it is certain, they prove nothing."""
+    raised = failure.raised
+    is_executed = raised is not None and raised.frame is not None and raised.frame.file == _EXECUTED
+    return 1 if raised is not None and is_executed and not raised.is_uncaught else _MAX_ORDINARY.get(failure.kind, inf)
 
 
 def _ends_process(failure: LogFailure) -> bool:
@@ -353,7 +413,7 @@ def _ends_process(failure: LogFailure) -> bool:
 
 def _is_cut(lines: Sequence[str]) -> bool:
     """Whether the last line is only the start of one, as those before it show."""
-    if not lines or not lines[-1].strip():
+    if not lines or not lines[-1].strip() or lines[-1].rstrip().endswith("]"):  # such as a bar, which has no line end
         return False
     last = lines[-1].translate(_NO_DIGITS)
     before = (line.translate(_NO_DIGITS) for line in lines[-_LINES_BACK:-1])

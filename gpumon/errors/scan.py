@@ -7,6 +7,7 @@ most two blocks are in memory at once; the bytes and the lines of a block are bo
 
 import json
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,6 +27,8 @@ OVERLAP_LINES: Final = 512
 """Maximum length of a message, in lines of all ranks together."""
 OVERLAP_CHARACTERS: Final = 1 << 17
 """Maximum length of a message, in characters of all ranks together; the line that exceeds it is included."""
+STAMPED_LINES: Final = 256
+"""Lines before an error in which the timestamp of its rank is searched; a traceback has no timestamps."""
 MAX_BLANK_LINES: Final = 64
 """Consecutive blank lines that are kept."""
 
@@ -104,10 +107,16 @@ class LogBlock:
         """Where each line starts in the text, and where the next one would start."""
         return list(accumulate((len(line) + 1 for line in self.lines), initial=0))
 
+    def stamped(self, part: int) -> list[int]:
+        """The lines of a part that have a timestamp."""
+        if part not in self._stamped:
+            lines = range(max(0, part * STAMPED_LINES), min(len(self.lines), (part + 1) * STAMPED_LINES))
+            self._stamped[part] = [index for index in lines if timestamp_of(self.lines[index]) is not None]
+        return self._stamped[part]
+
     @cached_property
-    def stamped(self) -> Sequence[int]:
-        """The lines that have a timestamp."""
-        return [index for index, line in enumerate(self.lines) if timestamp_of(line) is not None]
+    def _stamped(self) -> dict[int, list[int]]:
+        return {}
 
     @cached_property
     def words(self) -> LetterWords:
@@ -120,13 +129,14 @@ class LogBlock:
         in_order = RankLines(range(len(self.texts)), self.lines, self.texts, (0,))
         if self.ranks.count(None) == len(self.ranks):
             return in_order
-        changes = [index for index, rank in enumerate(self.ranks) if rank is not None]
         owner: int | None = None
-        positions: dict[int | None, list[int]] = {None: list(range(changes[0]))} if changes[0] else {}
-        for start, end in zip(changes, [*changes[1:], len(self.ranks)], strict=True):
-            positions.setdefault(self.ranks[start], []).append(start)
-            owner = owner if self._interrupts(start) else self.ranks[start]
-            positions.setdefault(owner, []).extend(range(start + 1, end))
+        positions: dict[int | None, list[int]] = defaultdict(list)
+        for position, rank in enumerate(self.ranks):
+            if rank is None:
+                positions[owner].append(position)
+            else:
+                positions[rank].append(position)
+                owner = owner if rank == owner or self._interrupts(position) else rank
         if len(positions) == 1:
             return in_order
         starts = [0, *accumulate(map(len, positions.values()))][:-1]
@@ -136,8 +146,8 @@ class LogBlock:
 
     def _interrupts(self, position: int) -> bool:
         """Whether a line with a rank stands between two indented lines without one, such as those of a traceback."""
-        beside = (position - 1, position + 1) if 0 < position < len(self.lines) - 1 else ()
-        return bool(beside) and all(self.ranks[at] is None and not self.lines[at][:1].strip() for at in beside)
+        beside = slice(position - 1, position + 2, 2)
+        return self.ranks[beside] == [None, None] and not any(line[:1].strip() for line in self.lines[beside])
 
 
 def blocks(chunks: Iterable[bytes]) -> Iterator[LogBlock]:

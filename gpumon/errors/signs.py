@@ -3,7 +3,7 @@
 import re
 import signal
 from collections import defaultdict
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Final, NamedTuple
 
 from gpumon.core.text_table import table
@@ -12,6 +12,8 @@ _MAX_LINE: Final = 600
 """Characters of a line that are examined."""
 _MAX_LEVEL: Final = 200
 """Characters at the start of a line in which its level is searched."""
+_CACHED_LINES: Final = 256
+"""Lines whose signs are kept: a log often repeats one."""
 DONE: Final = "done"
 """The key of a line that only says that something was completed."""
 ANSWERED: Final = "answered"
@@ -150,6 +152,7 @@ def is_of_shell(text: str) -> bool:
     return ": line " in text and _REPORTED.pattern.match(text) is not None
 
 
+@lru_cache(maxsize=_CACHED_LINES)
 def is_success(line: str) -> bool:
     """Whether a line says that the run, or its last process, ended well."""
     lower = line[:_MAX_LINE].lower()
@@ -163,11 +166,13 @@ def has_information_level(line: str) -> bool:
     return _INFORMATION.is_in(line, _MAX_LEVEL)
 
 
+@lru_cache(maxsize=_CACHED_LINES)
 def is_information(line: str) -> bool:
     """Whether a logger wrote a line that reports no failure."""
     return has_information_level(line) and not _ENDING.is_in(line.lower())
 
 
+@lru_cache(maxsize=_CACHED_LINES)
 def restarts(line: str) -> bool:
     """Whether a launcher or a scheduler says that it starts the program again."""
     return _RESTART.is_in(line)
@@ -178,6 +183,7 @@ def starts(text: str) -> bool:
     return _START.is_in(text, _MAX_LEVEL)
 
 
+@lru_cache(maxsize=_CACHED_LINES)
 def progress(line: str) -> WorkLine | None:
     """What a program writes while it works, or None."""
     if line.startswith(_SUMMARY):

@@ -173,7 +173,7 @@ class RingWriter:
     def _create(self, tier: int, start: int) -> tuple[RingFile, RecordingWriter]:
         self._check_space()
         path = self._folder / f"{self._era:06d}-{tier:02d}s-{start:010d}.jsonl.gz"
-        writer = RecordingWriter(path)
+        writer = RecordingWriter(path, level=1 if tier == 1 else 6)  # the finest tier is small: it is kept for an hour
         writer.set_mode(self._mode)
         return RingFile(self._era, start, tier, path), writer
 
