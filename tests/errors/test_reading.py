@@ -213,6 +213,22 @@ def test_ranks_are_compared() -> None:
 
 
 @pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        ("ModuleNotFoundError: No module named 'user.data'", "Start the program in the folder that contains user"),
+        ("ImportError: cannot import name 'f' from 'm' (/home/user/m.py)", "Define f in user/m.py, or import it"),
+        ("TypeError: bad operand: 'builtin_function_or_method' and 'float'", "Call the function at user/train.py:12"),
+        ("TypeError: expected str, not NoneType", "Find why a value at user/train.py:12 is None"),
+        ("ValueError: too many values to unpack (expected 2)", "Take as many values at user/train.py:12"),
+    ],
+)
+def test_the_first_thing_to_do_about_an_exception_without_an_entry(message: str, advice: str) -> None:
+    given = answer(traceback(message)).do
+    assert given is not None
+    assert advice in given.text
+
+
+@pytest.mark.parametrize(
     ("message", "quote"),
     [
         (
@@ -221,6 +237,8 @@ def test_ranks_are_compared() -> None:
         ),
         ("CUDA error\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1", ""),
         ("value is 3", ""),
+        ("inconsistent use of tabs", ""),
+        ("found no algorithm to run a convolution, address already in use", ""),
         ("Did you run some functions before?", ""),
     ],
 )
