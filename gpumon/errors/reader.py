@@ -371,7 +371,7 @@ class LogReader:
 
     def _keep_survived(self, failure: LogFailure) -> None:
         if len(self._survived) < _MAX_SURVIVED:
-            title = failure.match.error.title if failure.match else failure.text
+            title = failure.match.error.title if failure.match else failure.first_text
             self._survived.append(Notice(title, failure.line, failure.match))
 
     def _restart(self, number: int) -> None:
