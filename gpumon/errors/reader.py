@@ -390,6 +390,10 @@ class LogReader:
         self._reading.works.clear()
 
 
+def _is_of_script(failure: LogFailure) -> bool:
+    return failure.raised is not None and failure.raised.is_of_script
+
+
 def _shape(text: str) -> str:
     """A line without what differs from run to run."""
     return text.strip().translate(_NO_DIGITS)
