@@ -222,8 +222,8 @@ class LogReader:
         if is_continued or count >= _MAX_ECHOED or len(self._open) >= _MAX_OPEN:
             return
         if raised is not None and raised.is_caught:
-            lines = block.lines[max(0, position - _MAX_LINES_BEFORE) : position]
-            if any(signs.progress(line) is not None for line in lines):  # the program worked before, so it goes on
+            before = block.lines[max(0, position - _MAX_LINES_BEFORE) : position]
+            if any(signs.progress(line) is not None for line in before):  # the program worked before, so it goes on
                 self._keep_survived(failure)
                 return
         if raised is not None and self._is_of_next_run(failure, raised):
@@ -388,10 +388,6 @@ class LogReader:
         self._run_start = number
         self._reading.first_failed_rank = None
         self._reading.works.clear()
-
-
-def _is_of_script(failure: LogFailure) -> bool:
-    return failure.raised is not None and failure.raised.is_of_script
 
 
 def _shape(text: str) -> str:
