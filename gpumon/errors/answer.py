@@ -187,12 +187,13 @@ def _short(path: str) -> str:
 
 def own_words(message: str) -> str:
     """What a message itself says about what to do; empty if it says nothing, or only how to debug."""
+    found: list[str] = []
     for sentence in _SENTENCE.split(message):
         text = " ".join(sentence.split())
         is_other = (text.endswith("?") and "mean" not in text) or text.startswith("(") or len(text) > _MAX_QUOTE
         if not is_other and _INSTRUCTION.is_in(text) and not _BOILERPLATE.is_in(text):
-            return text
-    return ""
+            found.append(text)
+    return min(found, key=lambda text: text.startswith("If "), default="")  # what holds in any case, first
 
 
 def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
@@ -228,16 +229,17 @@ def _unknown_steps(root: LogFailure) -> list[Advice]:
         advice = (row.partition(" => ") for row in table("gpumon.errors", "reports"))
         text = f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause."
         return [_written(next((advice for part, _, advice in advice if part in root.text), text))]
+    code, message = "" if frame is None else frame.code, raised.message.split("\n")[0]
     place = f"{_short(frame.file)}:{frame.line}" if frame is not None else "that place"
     if frame is not None and not frame.is_own and frame.function.isidentifier():
         place = f"the call of {frame.function}"
     steps = _own_imports(raised)
-    if raised.frame is None and raised.package and raised.name in _OF_VERSIONS:
+    is_given = raised.name == "ModuleNotFoundError" and raised.package not in message  # such as the name of an app
+    if raised.frame is None and raised.package and raised.name in _OF_VERSIONS and not is_given:
         text = (
             f"No line of your code is in the traceback: {raised.package} is broken, or does not fit the other packages."
         )
         steps.append(Advice(text, f"pip show {raised.package}"))
-    code, message = "" if frame is None else frame.code, raised.message.split("\n")[0]
     if code.startswith(("raise ", "assert ")) and frame is not None and frame.is_own:
         steps.append(Advice(f"Your own check at {place} ended the run: {message or code}"))
     values = {"{place}": place, "{code}": code, "{message}": message}

@@ -116,7 +116,7 @@ class LogReader:
         self._finder = finder
         self._reading = LogReading()
         self._open: list[_Open] = []
-        self._has_ended = False
+        self._has_ended = self._may_start = False
         self._lines: dict[int | None, _RankLines] = {}
         self._counts: Counter[tuple[object, ...]] = Counter()
         self._survived: list[Notice] = []
@@ -148,7 +148,8 @@ class LogReader:
         failures = [item.failure for item in self._open]
         if self._reading.ranks or any(item.is_report or item.is_echo or item.ended is not None for item in failures):
             return
-        ends = [number for number, item in enumerate(self._open) if item.is_uncaught and _is_of_script(item.failure)]
+        raised = [(number, item.raised) for number, item in enumerate(failures) if item.raised is not None]
+        ends = [number for number, item in raised if item.is_uncaught and item.is_of_script]
         for start in [number for number in ends[1:] if not failures[number].is_linked]:
             later = self._open[start - len(failures) :]
             del self._open[start - len(failures) :]
@@ -221,8 +222,8 @@ class LogReader:
         if is_continued or count >= _MAX_ECHOED or len(self._open) >= _MAX_OPEN:
             return
         if raised is not None and raised.is_caught:
-            lines = block.lines[max(0, position - _MAX_LINES_BEFORE) : position]
-            if any(signs.progress(line) is not None for line in lines):  # the program worked before, so it goes on
+            before = block.lines[max(0, position - _MAX_LINES_BEFORE) : position]
+            if any(signs.progress(line) is not None for line in before):  # the program worked before, so it goes on
                 self._keep_survived(failure)
                 return
         if raised is not None and self._is_of_next_run(failure, raised):
@@ -236,6 +237,7 @@ class LogReader:
         lines.max_ordinary = min(lines.max_ordinary, limit)
         self._open.append(_Open(failure, self._offset(block, position), key, lines, limit, lines.written))
         self._has_ended |= self._open[-1].ends
+        self._may_start |= failure.kind in _OF_PROCESS
 
     def _is_of_next_run(self, failure: LogFailure, raised: Raised) -> bool:
         """Whether an exception ends another run: one ended the rank already, and much was printed since."""
@@ -283,7 +285,7 @@ class LogReader:
                 return
             if not line.strip():
                 continue
-            if signs.restarts(line) or self._starts(block, position):
+            if signs.restarts(line) or (self._may_start and self._starts(block, position)):
                 self._restart(block.numbers[position])
             elif signs.is_success(line):
                 self._survive(lambda item, rank=rank: item.concerns(rank))  # type: ignore[misc]
@@ -300,10 +302,8 @@ class LogReader:
     def _starts(self, block: LogBlock, position: int) -> bool:
         """Whether a program is started: a shell says so, or a log without ranks begins again with its first lines."""
         shape = _shape(block.texts[position])
-        is_again = (
-            not self._reading.ranks and shape in self._first_lines and sum(map(str.isalpha, shape)) >= _MIN_LETTERS
-        )
-        self._again += is_again and any(item.failure.kind in _OF_PROCESS for item in self._open)
+        is_again = not self._reading.ranks and shape in self._first_lines
+        self._again += is_again and sum(map(str.isalpha, shape)) >= _MIN_LETTERS
         return self._again >= _MIN_AGAIN or (self._has_ended and signs.starts(block.texts[position]))
 
     def _lines_of(self, rank: int | None) -> Iterable[_RankLines]:
@@ -363,6 +363,7 @@ class LogReader:
                 kept.append(item)
         self._open = kept
         self._has_ended = any(item.ends for item in kept)
+        self._may_start = any(item.failure.kind in _OF_PROCESS for item in kept)
         for lines in self._lines.values():
             lines.max_ordinary = inf
         for item in kept:
@@ -370,7 +371,7 @@ class LogReader:
 
     def _keep_survived(self, failure: LogFailure) -> None:
         if len(self._survived) < _MAX_SURVIVED:
-            title = failure.match.error.title if failure.match else failure.text
+            title = failure.match.error.title if failure.match else failure.first_text
             self._survived.append(Notice(title, failure.line, failure.match))
 
     def _restart(self, number: int) -> None:
@@ -380,17 +381,13 @@ class LogReader:
         for item in self._open:
             self._keep_survived(item.failure)
         self._open.clear()
-        self._has_ended = False
+        self._has_ended = self._may_start = False
         self._counts.clear()
         self._reached.clear()
         self._again = 0
         self._run_start = number
         self._reading.first_failed_rank = None
         self._reading.works.clear()
-
-
-def _is_of_script(failure: LogFailure) -> bool:
-    return failure.raised is not None and failure.raised.is_of_script
 
 
 def _shape(text: str) -> str:

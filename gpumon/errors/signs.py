@@ -148,8 +148,8 @@ def has_error_level(line: str) -> bool:
 
 
 def is_of_shell(text: str) -> bool:
-    """Whether a shell reports a command that it could not run; it goes on with the next line of its script."""
-    return ": line " in text and _REPORTED.pattern.match(text) is not None
+    """Whether a command could not be run, or a script not be found; the shell goes on with the next line."""
+    return (": line " in text and _REPORTED.pattern.match(text) is not None) or ": can't open file " in text
 
 
 @lru_cache(maxsize=_CACHED_LINES)

@@ -315,7 +315,7 @@ def _message(rows: RankLines, row: int, start: int, first_row: int) -> tuple[str
             break
         parts.append(text)
         end = other + 1
-    return safe_text("\n".join(filter(None, parts)), _MAX_TEXT * 8), end
+    return "\n".join(safe_text(part, _MAX_TEXT * 8) for part in parts if part)[: _MAX_TEXT * 8], end
 
 
 def _has_prefix(rows: RankLines, row: int) -> bool:

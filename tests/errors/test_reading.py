@@ -106,6 +106,18 @@ def test_a_program_that_is_started_again_begins_a_run(start: str) -> None:
     assert len(read_log(text).runs) == 2
 
 
+def test_a_script_that_is_not_found_is_not_what_another_program_failed_for() -> None:
+    text = "python: can't open file '/home/user/serve.py': [Errno 2] No such file or directory\n"
+    assert root_text(text + traceback("KeyError: 'x'", function="convert")) == "KeyError: 'x'"
+    assert "can't open file" in root_text(text)
+
+
+def test_a_message_keeps_its_lines() -> None:
+    cause = cause_in(traceback("ValueError: bad size\n  found 3\n  wanted 4"))
+    assert cause.root.raised is not None
+    assert (cause.root.first_text, cause.root.raised.message) == ("ValueError: bad size", "bad size\nfound 3\nwanted 4")
+
+
 def test_a_program_that_logged_its_exception_begins_a_run_too() -> None:
     begin = "loading the corpus\nreading the settings\n"
     first, second = (traceback(text, function="submit") for text in ("OSError: no source", "KeyError: 'x'"))
@@ -237,6 +249,10 @@ def test_the_first_thing_to_do_about_an_exception_without_an_entry(message: str,
         ),
         ("CUDA error\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1", ""),
         ("value is 3", ""),
+        (
+            "no such file. If it is remote, set a token. Otherwise, make sure that 'a' is a file",
+            "Otherwise, make sure that 'a' is a file",
+        ),
         ("inconsistent use of tabs", ""),
         ("found no algorithm to run a convolution, address already in use", ""),
         ("Did you run some functions before?", ""),
