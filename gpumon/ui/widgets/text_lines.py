@@ -104,11 +104,12 @@ class LineWidget(Widget):
 class TextLines(LineWidget):
     """Lines of text; the height is their number, and there is nothing around them."""
 
-    DEFAULT_CSS = "TextLines { height: 1; width: 1fr; &.-empty { display: none; } }"
+    DEFAULT_CSS = "TextLines { height: 1; width: 1fr; }"
 
     def __init__(self, *, id: str | None = None, classes: str = "") -> None:  # noqa: A002 - Textual's name for it
-        super().__init__(id=id, classes=f"-empty {classes}")
+        super().__init__(id=id, classes=classes)
         self._lines: list[Line] = []
+        self.styles.display = "none"
 
     @property
     def lines(self) -> Sequence[Line]:
@@ -123,7 +124,7 @@ class TextLines(LineWidget):
         self._lines = list(lines)
         if len(before) != len(lines):
             self.styles.height = len(lines)
-            self.set_class(not lines, "-empty")
+            self.styles.display = None if lines else "none"  # a class would apply all rules to all nodes below
             self.refresh(layout=True)
             return
         changed = [
