@@ -27,9 +27,9 @@ def pythons() -> list[str]:
     None is started, since every worker of pytest asks; a script may be a shim for a version that is not there.
     """
     names = [f"python3.{minor}" for minor in range(8, 15) if minor != sys.version_info.minor]
-    found = [path for path in map(shutil.which, names) if path and _is_program(path)]
+    programs = [path for path in map(shutil.which, names) if path and _is_program(path)]
     given = filter(None, map(shutil.which, os.environ.get("GPUMON_TEST_PYTHONS", "").split(os.pathsep)))
-    return list(dict.fromkeys((sys.executable, *found, *given)))
+    return list(dict.fromkeys((sys.executable, *programs, *given)))
 
 
 def python2() -> str | None:
