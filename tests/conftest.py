@@ -11,16 +11,19 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from tests.nvml_mock import NvmlMock, build, compiler
 
+_GPU_TESTS = Path(__file__).with_name("gpu")
 _MAX_ID_LENGTH = 80
 
 for size in ("COLUMNS", "LINES"):  # pytest-xdist and some shells set them, and then they count for more than a terminal
@@ -41,8 +44,15 @@ settings.register_profile(
 )
 settings.register_profile("searching", deadline=None, suppress_health_check=_SLOW_HOST)
 settings.load_profile(os.environ.get("GPUMON_HYPOTHESIS", "repeatable"))
+if "GPUMON_HYPOTHESIS" not in os.environ:  # each worker would parse all modules for constants that may be worth trying
+    vars(providers)["is_local_module_file"] = lambda path: False
 
 gc.set_threshold(10_000, 20, 20)  # thousands of tests stay in memory, and every complete collection visits them
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not read the tests that need a GPU when they are deselected."""
+    return True if collection_path == _GPU_TESTS and "not gpu" in config.option.markexpr else None
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,6 +60,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None):
         folders = [config.rootpath / name for name in ("gpumon", "tests", "workloads")]
         paths = [path for folder in folders for path in folder.rglob("*.py")]
+        if "not gpu" in config.option.markexpr:
+            paths = [path for path in paths if path.parent != _GPU_TESTS]
         count, fork = os.cpu_count() or 1, multiprocessing.get_context("fork")
         children = [fork.Process(target=_compile, args=(config, paths[part::count])) for part in range(count)]
         for child in children:
@@ -75,6 +87,23 @@ def pytest_collection_finish() -> None:
     """Exclude from garbage collection what stays until the end: modules, and the tests themselves."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Do not create the cases of a matrix that are deselected: every worker would."""
+    sampled = metafunc.definition.get_closest_marker("sampled")
+    if sampled is None or "not long" not in metafunc.config.option.markexpr:
+        return
+    if len(list(metafunc.definition.iter_markers("parametrize"))) == 1:
+        parametrize, count = metafunc.parametrize, sampled.args[0]
+
+        def of_the_first(names: str, values: Iterable[object], ids: Any = None, **options: Any) -> None:  # noqa: ANN401
+            if "_param_mark" in options:
+                values, ids = list(values)[:count], ids if ids is None or callable(ids) else list(ids)[:count]
+            parametrize(names, values, ids=ids, **options)
+
+        metafunc.parametrize = of_the_first  # type: ignore[method-assign, assignment]
 
 
 @pytest.hookimpl(tryfirst=True)

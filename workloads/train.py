@@ -19,10 +19,12 @@ from _kit.training_advice import (
     variants_verdict,
 )
 from _kit.training_run import (
+    RUNS,
     TRAINING_METRICS,
     Measured,
     NotTrainedError,
     VariantError,
+    in_turns,
     limit_of,
     measure,
     options_text,
@@ -37,7 +39,7 @@ _SECONDS_AROUND = 3
 """Approximate time to build a model, warm up and free its memory."""
 _HOST_BYTES = {"tiny": 64 << 20, "small": 512 << 20, "base": 16 << 30}
 """Upper estimate of the resident memory of training on the CPU with the default batch."""
-_CPU_STEP_SECONDS = 2.0
+_CPU_STEP_SECONDS = 0.5
 """Next to a GPU, the CPU gets a batch whose step takes about this long at most."""
 
 
@@ -115,10 +117,14 @@ def _faster_variants(own: _Variant, size: str) -> list[_Variant]:
 def _uses(context: Context) -> Uses:
     """Returns a share of free memory on a GPU, and an estimate on the CPU."""
     parameters = context.parameters
-    seconds = len(_variants(context)) * (parameters.duration + _SECONDS_AROUND)
+    seconds = len(_variants(context)) * (parameters.duration + _runs(context) * _SECONDS_AROUND)
     if not context.on_gpu:
         return Uses(0, seconds, host_memory_bytes=_HOST_BYTES[parameters.model_size])
     return Uses(int(context.free_memory()[0] * parameters.memory_percent / 100), seconds)
+
+
+def _runs(context: Context) -> int:
+    return 1 if context.parameters.compare == "none" else RUNS
 
 
 def _run(context: Context) -> Verdict:
@@ -134,9 +140,9 @@ def _run(context: Context) -> Verdict:
     for done, variant in enumerate(variants):
         if context.stopping:
             break
-        context.progress(done, len(variants))
+        context.progress(done, _runs(context) * len(variants))
         try:
-            result = _measure(context, model, variant)
+            measured.append((variant, _measure(context, model, variant)))
         except VariantError as error:
             notes.append(f"{variant.case}: {error}" if variant.case else str(error))
             context.step(notes[-1])
@@ -145,21 +151,35 @@ def _run(context: Context) -> Verdict:
             return context.fail(
                 f"{variant.case + ': ' if variant.case else ''}{error} The step did not train the model."
             )
-        measured.append((variant, result))
-        _add_results(context, variant, result, measured[0][1])
-    context.progress(len(variants), len(variants))
     if not measured:
         return context.fail(" ".join(notes) or "Nothing was measured.")
+    if len(measured) > 1:
+        try:
+            rows = in_turns(
+                context, [row for _, row in measured], lambda number: _repeated(context, model, *measured[number])
+            )
+        except (VariantError, NotTrainedError) as error:
+            return context.fail(f"A variant was measured, and not a second time: {error}")
+        measured = [(variant, rows[number]) for number, (variant, _) in enumerate(measured)]
+    context.progress(len(variants), len(variants))
+    for variant, result in measured:
+        _add_results(context, variant, result, measured[0][1])
     return _judge(context, model, measured, notes)
 
 
-def _measure(context: Context, model: Model, variant: _Variant) -> Measured:
+def _repeated(context: Context, model: Model, variant: _Variant, first: Measured) -> Measured:
+    return _measure(context, model, replace(variant, batch_size=first.batch_size), is_again=True)
+
+
+def _measure(context: Context, model: Model, variant: _Variant, is_again: bool = False) -> Measured:
     """Measures a variant; the CPU next to a GPU gets a smaller batch if its steps are slow."""
     if variant.size:
         model = build(context.torch, context.parameters.model, variant.size)
-    what, seconds = options_text(variant.options), context.parameters.duration
-    context.step(f"{variant.case + ': ' if variant.case else ''}{what}, batch {variant.batch_size}.")
-    if variant.device is not None:
+    what = options_text(variant.options)
+    seconds = context.parameters.duration / _runs(context)
+    if not is_again:
+        context.step(f"{variant.case + ': ' if variant.case else ''}{what}, batch {variant.batch_size}.")
+    if variant.device is not None and not is_again:
         once = measure(context, model, variant.options, 1, 0.0, variant.device)
         size = max(1, min(variant.batch_size, int(_CPU_STEP_SECONDS / once.step_seconds)))
         variant = replace(variant, batch_size=size)
@@ -252,7 +272,7 @@ WORKLOAD = Workload(
             "compare",
             "none",
             ("none", "precision", "batch", "device", "compile", "faster"),
-            "Variants to measure one after another.",
+            "Variants to measure in turns.",
         ),
         number("duration", 5, 0.05, 3600, "Duration of the measurement of each variant.", unit="s", default_cpu=1),
         number("memory_percent", 50, 0.1, 95, "Maximum share of free GPU memory.", unit="%"),

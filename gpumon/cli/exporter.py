@@ -201,11 +201,9 @@ def _serve(
         server = MetricsServer(host, port, registry, security, status)
     except OSError as error:
         text = error.strerror or str(error)
-        where = f"{host}:{port}" if error.filename is None else str(error.filename)
+        what = f"serve {host}:{port}" if error.filename is None else f"use {error.filename}"
         remedy = "Choose another address with --listen, and check the files of the --tls options."
-        raise CommandError.missing(
-            ProblemCode.NOT_SUPPORTED, f"The exporter cannot serve {where}: {text}.", remedy
-        ) from error
+        raise CommandError.missing(ProblemCode.NOT_SUPPORTED, f"The exporter cannot {what}: {text}.", remedy) from error
     with server:
         threading.Thread(target=server.serve_forever, name="gpumon-exporter", daemon=True).start()
         click.echo(f"Serving {server.url}", err=True)

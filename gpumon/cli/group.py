@@ -41,7 +41,13 @@ class CommandGroup(click.Group):
         content = load_config(self)
         ctx.default_map = dict(content.options)
         ctx.meta[CONFIG] = content
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name.lstrip("-")
+            if name not in self.commands:
+                raise
+            raise click.UsageError(f"{name} is a command. Run: gpumon {name}", ctx) from None
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command. A closed pipe is raised without an errno, because click exits with 1 for EPIPE."""

@@ -1,8 +1,8 @@
 """The HTTP server of the exporter: a page of metrics, with optional TLS and basic authentication.
 
-Clients are not trusted. Each has a thread, which the loop that accepts connections ends by shutting its socket down:
-when its time is over, or to make room for a new client. A scrape sends its request at once, TLS included, so that it
-is not the oldest client that still has to send one, however many slow clients there are.
+Clients are not trusted. One that has sent its headers, or begun TLS, has a thread, which the loop that accepts
+connections ends by shutting its socket down: when its time is over, or to make room for a new client. A scrape sends
+its request at once, so that it is not the oldest client that still has to send one, however many slow ones there are.
 """
 
 import base64
@@ -28,13 +28,16 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from gpumon.cli.first_bytes import MAX_SILENT, FirstBytes
+from gpumon.core.tls_files import load_tls_files
+
 REQUEST_SECONDS: Final = 10.0
 """From the connection to the last byte of the answer; a client that is slower loses its connection."""
 MAX_CONNECTIONS: Final = 64
 """At most half of the descriptors that the process may open."""
 MAX_CONNECTIONS_PER_ADDRESS: Final = 32
-_HANDSHAKE_SECONDS: Final = 0.05
-"""Every client has this long to send its request, TLS included, however many come; 4,096 are accepted in 6 s."""
+_MIN_SECONDS: Final = 0.05
+"""Every client has this long to send its request, however many come; 4,096 are accepted in 6 s."""
 _REQUEST_BYTES: Final = 64 << 10
 _WAITING_CONNECTIONS: Final = 4096
 """Connections that the kernel keeps until they are accepted; it uses net.core.somaxconn if that is lower."""
@@ -212,24 +215,25 @@ class MetricsServer(ThreadingHTTPServer):
         self._clients: dict[socket.socket, _Client] = {}
         """The connections that are open, the oldest first; one that is being ended is no longer in here."""
         self._lock = threading.Lock()
-        self._max_clients = min(MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._max_clients = min(MAX_CONNECTIONS, descriptors // 2)
+        self._tls: ssl.SSLContext | None = None
         credentials = f"{security.user}:{security.password}".encode()
         self._authorization = f"Basic {base64.b64encode(credentials).decode()}" if security.user else ""
         super().__init__((host, port), _Handler)
+        self._silent = FirstBytes(self.socket, min(MAX_SILENT, descriptors // 4))
         if security.certificate is not None:
             try:
-                context = _tls_context(security)
+                self._tls = _tls_context(security)
             except OSError:
                 self.server_close()
                 raise
-            # The handshake is part of the request's thread: a silent client must not block the others.
-            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
 
     @property
     def url(self) -> str:
         """Where the metrics are."""
         host, port = self.server_address[:2]
-        scheme = "https" if isinstance(self.socket, ssl.SSLSocket) else "http"
+        scheme = "http" if self._tls is None else "https"
         return f"{scheme}://{f'[{host!s}]' if ':' in str(host) else host!s}:{port}/metrics"
 
     def admits(self, authorization: str) -> bool:
@@ -264,6 +268,10 @@ class MetricsServer(ThreadingHTTPServer):
                 self._pages[key] = encode(cast("CollectorRegistry", selection)) if selection.families else b""
             return self._pages[key], content_type
 
+    def fileno(self) -> int:
+        """What is readable when `get_request` has something to do."""
+        return self._silent.fileno()
+
     def get_request(self) -> tuple[Any, Any]:
         """Accept a connection; without a descriptor for it, end the oldest one and wait a moment.
 
@@ -271,7 +279,7 @@ class MetricsServer(ThreadingHTTPServer):
             OSError: There is no connection now.
         """
         try:
-            return super().get_request()
+            connection, address = self._silent.next()
         except OSError as error:
             if error.errno in _RESOURCE_ERRORS:
                 with self._lock:
@@ -279,6 +287,9 @@ class MetricsServer(ThreadingHTTPServer):
                         self._end(next(iter(self._clients)))
                 time.sleep(_PAUSE_SECONDS)  # the connection still waits to be accepted: this would be a busy loop
             raise
+        if self._tls is not None:  # the handshake is part of the request's thread
+            connection = self._tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        return connection, address
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's types
         """Answer in a thread, and end another connection if there are too many."""
@@ -295,6 +306,12 @@ class MetricsServer(ThreadingHTTPServer):
             for connection, client in list(self._clients.items()):
                 if client.accepted < too_old and not client.is_answered:
                     self._end(connection)
+        self._silent.end(REQUEST_SECONDS)
+
+    def shutdown(self) -> None:
+        """Stop accepting connections, and end those that have no thread yet."""
+        super().shutdown()
+        self._silent.end()
 
     def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - socketserver's type
         """Close a connection."""
@@ -317,7 +334,7 @@ class MetricsServer(ThreadingHTTPServer):
             if not waiting:
                 return 0.0
             surplus = max(waiting, key=lambda connection: counts[self._clients[connection].address])
-            seconds = self._clients[surplus].accepted + _HANDSHAKE_SECONDS - time.monotonic()
+            seconds = self._clients[surplus].accepted + _MIN_SECONDS - time.monotonic()
             if seconds <= 0:
                 self._end(surplus)
             return max(seconds, 0.0)
@@ -334,8 +351,8 @@ class MetricsServer(ThreadingHTTPServer):
 
 def _tls_context(security: ServerSecurity) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(str(security.certificate), None if security.key is None else str(security.key))
-    if security.client_authority is not None:
-        context.load_verify_locations(str(security.client_authority))
+    authority, certificate, key = security.client_authority, security.certificate, security.key
+    load_tls_files(context, *(str(file or "") for file in (authority, certificate, key)))
+    if authority is not None:
         context.verify_mode = ssl.CERT_REQUIRED
     return context

@@ -10,6 +10,7 @@ import click
 from gpumon.core.json_text import json_document
 
 if TYPE_CHECKING:
+    from gpumon.core.file_reader import FileReader, Progress, ResultT
     from gpumon.present.paint.line import Line, Role
 
 _MIN_WIDTH: Final = 60
@@ -20,6 +21,27 @@ _PLOT_WIDTH: Final = 100
 def print_json(document: object) -> None:
     """Print a JSON document."""
     click.echo(json_document(document))
+
+
+def read_shown(reader: "FileReader[ResultT]") -> "ResultT":
+    """Read a file, and show the progress if standard error is a terminal.
+
+    Raises:
+        CommandError: The file cannot be read.
+    """
+    from gpumon.core.file_reader import read_to_end
+
+    def show(progress: "Progress") -> None:
+        share = progress.read_bytes / max(progress.size_bytes, 1)
+        step = f"{share:.0%} read" if share < 1 else "evaluating"
+        click.echo(f"\r\x1b[K{step} ...", nl=False, err=True)
+
+    if not sys.stderr.isatty():
+        return read_to_end(reader)
+    try:
+        return read_to_end(reader, show)
+    finally:
+        click.echo("\r\x1b[K", nl=False, err=True)
 
 
 def print_lines(lines: "Iterable[Line]", bold: "Collection[Role]" = ()) -> None:

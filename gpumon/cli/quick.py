@@ -36,8 +36,11 @@ def _is_configured() -> bool:
         return True
     folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 - pathlib costs 5 ms
     try:
-        with open(f"{folder}/gpumon/config.toml", "rb") as file:  # noqa: PTH123
-            return b"status" in file.read()
+        file = os.open(f"{folder}/gpumon/config.toml", os.O_RDONLY | os.O_NONBLOCK)  # a pipe is not waited for
+        try:
+            return b"status" in os.read(file, 1 << 16)
+        finally:
+            os.close(file)
     except OSError:
         return False
 
@@ -49,22 +52,41 @@ def _answer(options: dict[str, str]) -> str:
         OSError: No exporter answers.
         ValueError: The address or the answer cannot be read.
     """
-    import socket  # late: other commands are not for an exporter
-
     host, _, port = os.environ.get("GPUMON_EXPORTER_LISTEN", "127.0.0.1:19440").rpartition(":")
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123
-        boot = file.read().strip()  # through a forwarded port, the exporter of another host may answer
+    with open("/proc/sys/kernel/random/boot_id", "rb") as file:  # noqa: PTH123
+        boot = file.read().decode().strip()  # through a forwarded port, the exporter of another host may answer
     fields = {"format": options["--format"], "gpu": options.get("--gpu", ""), "boot": boot}
     query = "&".join(name + "=" + "".join(f"%{byte:02x}" for byte in text.encode()) for name, text in fields.items())
     address = host.strip("[]").encode() or b"127.0.0.1"  # bytes: for a text, a codec is imported
-    with socket.create_connection((address, int(port)), _TIMEOUT_SECONDS) as connection:  # type: ignore[arg-type]
-        connection.sendall(f"GET /status?{query} HTTP/1.0\r\n\r\n".encode())
+    answer = _response(address, int(port), f"GET /status?{query} HTTP/1.0\r\n\r\n".encode())
+    head, _, body = answer.partition(b"\r\n\r\n")
+    if b" 200 " not in head.partition(b"\r\n")[0] or b"\r\nX-Gpumon: status" not in head:
+        raise OSError("no answer")
+    return body.decode()
+
+
+def _response(host: bytes, port: int, request: bytes) -> bytes:
+    """What the first address of the host that accepts a connection answers to a request.
+
+    Raises:
+        OSError: None does, or the answer does not come in time, or it is too long.
+    """
+    import _socket  # without the imports of socket, which take longer than the answer; other commands need neither
+
+    failure = OSError("no address")
+    for family, kind, protocol, _, target in _socket.getaddrinfo(host, port, 0, _socket.SOCK_STREAM):
+        connection = _socket.socket(family, kind, protocol)
+        connection.settimeout(_TIMEOUT_SECONDS)
+        try:
+            connection.connect(target)
+        except OSError as error:
+            failure = error
+            continue
+        connection.sendall(request)
         answer = bytearray()
         while data := connection.recv(1 << 16):
             answer += data
             if len(answer) > _MAX_BYTES:
                 raise OSError("too long")
-    head, _, body = bytes(answer).partition(b"\r\n\r\n")
-    if b" 200 " not in head.partition(b"\r\n")[0] or b"\r\nX-Gpumon: status" not in head:
-        raise OSError("no answer")
-    return body.decode()
+        return bytes(answer)
+    raise failure

@@ -25,7 +25,7 @@ def recorder(folder: Path | None, days: float, max_bytes: float, min_free: float
     lists what has ended.
     """
     from gpumon.cli.group import thresholds
-    from gpumon.core.heap import limit_heap
+    from gpumon.core.heap import collect_rarely, limit_heap
     from gpumon.operations.recorder.events import process_events, read_events
     from gpumon.session.host_recorder import HostRecorder
     from gpumon.streams.live import LineStream
@@ -40,6 +40,7 @@ def recorder(folder: Path | None, days: float, max_bytes: float, min_free: float
     with ending_signals() as stop:
         host = HostRecorder(LineStream(), writer, lambda text: click.echo(f"gpumon: {text}", err=True), thresholds())
         click.echo(f"Recording to {folder}", err=True)
+        collect_rarely()
         host.run(stop, running)
     os.close(lock)
     return SIGNAL_BASE + stop.number

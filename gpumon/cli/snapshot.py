@@ -8,7 +8,7 @@ import click
 
 from gpumon.cli.attaching import attach_options, chosen_target, default_path, require_probes, save
 from gpumon.cli.options import debug_option, options, screen_options
-from gpumon.cli.output import print_json, print_lines, report_width
+from gpumon.cli.output import print_json, print_lines, read_shown, report_width
 from gpumon.cli.screen import has_screen, show_files
 from gpumon.core.problems import ExitCode
 from gpumon.core.text import safe_text
@@ -108,7 +108,6 @@ def _record(pid: int, seconds: float, path: Path) -> None:
 
 
 def _print(file: Path, file2: Path | None, *, as_json: bool, top: int, perfetto: Path | None) -> int:
-    from gpumon.core.file_reader import read_to_end
     from gpumon.snapshots import documents as trace
     from gpumon.snapshots.reader import SnapshotReader
 
@@ -116,8 +115,8 @@ def _print(file: Path, file2: Path | None, *, as_json: bool, top: int, perfetto:
         trace.refuse_existing(perfetto)
     earlier_reader = None if file2 is None else SnapshotReader(file)  # opens both files before it reads the first one
     reader = SnapshotReader(file2 or file, trace.MAX_ALLOCATIONS if perfetto is not None else 0)
-    earlier = None if earlier_reader is None else read_to_end(earlier_reader)
-    shown = read_to_end(reader)
+    earlier = None if earlier_reader is None else read_shown(earlier_reader)
+    shown = read_shown(reader)
     if as_json:
         from gpumon.snapshots.documents import snapshot_document
 

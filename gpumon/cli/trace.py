@@ -18,7 +18,7 @@ from gpumon.cli.attaching import (
     slower_allowed,
 )
 from gpumon.cli.options import debug_option, options, screen_options
-from gpumon.cli.output import print_json, print_lines, report_width
+from gpumon.cli.output import print_json, print_lines, read_shown, report_width
 from gpumon.cli.screen import has_screen, show_files
 from gpumon.core.problems import CommandError, ExitCode
 
@@ -113,13 +113,12 @@ def _record(pids: tuple[int, ...], seconds: float, outputs: tuple[Path, ...]) ->
 
 
 def _print(files: tuple[Path, ...], *, as_json: bool, top: int, is_critical: bool) -> int:
-    from gpumon.core.file_reader import read_to_end
     from gpumon.traces.reader import TraceReader
 
     readers = [TraceReader(file) for file in files]  # opens all files before it reads the first one
     traces = []
     for reader in readers:
-        traces.append(read_to_end(reader).trace)
+        traces.append(read_shown(reader).trace)
         reader.close()
     if as_json:
         from gpumon.operations.trace_document import traces_document

@@ -38,6 +38,10 @@ def main() -> None:
     )
     options = parser.parse_args()
     set_process_name()
+    if options.background:
+        from gpumon.core.heap import collect_rarely  # late: other collectors never need it
+
+        collect_rarely()
     breadcrumb = None if options.breadcrumb is None else mmap.mmap(options.breadcrumb, BREADCRUMB_BYTES)
     in_flight = CallsInFlight()
     api = Nvml(breadcrumb, options.drop, in_flight=in_flight)

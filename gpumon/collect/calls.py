@@ -78,6 +78,8 @@ CALLS: Final = (
     "nvmlDeviceGetGpuInstanceId",
     "nvmlDeviceGetComputeInstanceId",
     "nvmlDeviceGetMemoryBusWidth",
+    "nvmlDeviceGetNumGpuCores",
+    "nvmlDeviceGetGridLicensableFeatures",
     "nvmlDeviceGetRemappedRows",
     "nvmlDeviceGetBAR1MemoryInfo",
     "nvmlDeviceGetPcieReplayCounter",

@@ -51,7 +51,8 @@ class _OpenDevice:
         self.attributes = AttributesReader(api, self.handle)
         self.throttle_reasons = PolledValue[tuple[str, ...]](Period.EVERY_SWEEP)
         self.on_demand = OnDemandReader(api, self.handle, index, budget)
-        self.processes = ProcessListReader(api, self.handle, processes)
+        period = Period.TWO_SECONDS if budget.is_background else Period.ONE_SECOND
+        self.processes = ProcessListReader(api, self.handle, processes, period)
         self.instances = InstancesReader(api, self.handle, processes, budget)
 
     @property

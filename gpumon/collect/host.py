@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.collect.host_rates import NOT_REPORTED, HostRates
-from gpumon.collect.schedule import NEEDS_TWO_SAMPLES
+from gpumon.collect.schedule import NEEDS_TWO_SAMPLES, Period
 from gpumon.core.model import Host
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.procfs import find_command, read_meminfo, read_stat, uptime
@@ -32,14 +32,15 @@ class HostReader:
 
     Args:
         proc: Root of the proc file system.
+        rates_period: Time between two samples of the rates.
     """
 
-    def __init__(self, proc: Path = Path("/proc")) -> None:
+    def __init__(self, proc: Path = Path("/proc"), rates_period: Period = Period.ONE_SECOND) -> None:
         self._name = safe_text(platform.node(), 64) or None
         self._cpu_count = os.cpu_count()
         self._proc = proc
         self._cpu_times: tuple[int, int] | None = None
-        self._rates = HostRates()
+        self._rates = HostRates(period=rates_period)
 
     def read(self) -> Host:
         """The host now. The first read has no CPU utilization and no rates, which need two samples."""

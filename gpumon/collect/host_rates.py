@@ -71,9 +71,16 @@ class HostRates:
     Args:
         sysfs: Root of the sysfs file system.
         clock: Monotonic seconds.
+        period: Time between two samples.
     """
 
-    def __init__(self, sysfs: Path = Path("/sys"), clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        sysfs: Path = Path("/sys"),
+        clock: Callable[[], float] = time.monotonic,
+        period: Period = Period.ONE_SECOND,
+    ) -> None:
+        self._period = period
         self._sysfs = sysfs
         self._clock = clock
         self._counters: list[Counter] = []
@@ -87,10 +94,10 @@ class HostRates:
         self._thread: threading.Thread | None = None
 
     def read(self) -> RateReading:
-        """The rates between the two latest samples; requests a new sample about once a second."""
+        """The rates between the two latest samples; requests a new sample when it is due."""
         now = self._clock()
         if self._done.is_set() and now >= self._sample_due:
-            self._sample_due = now + (_FIRST_PERIOD_SECONDS if self._last is None else Period.ONE_SECOND)
+            self._sample_due = now + (_FIRST_PERIOD_SECONDS if self._last is None else self._period)
             self._done.clear()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="gpumon-host-rates", daemon=True)

@@ -20,6 +20,7 @@ from gpumon.collect.host import HostReader, OrphanedCollectors
 from gpumon.collect.nvml import Nvml
 from gpumon.collect.nvml_session import Slot, outage
 from gpumon.collect.processes import BACKGROUND_ROUND, ProcessTable
+from gpumon.collect.schedule import Period
 from gpumon.collect.sweeper import Sweeper
 from gpumon.collect.xids import Xid
 from gpumon.core.collector_contract import COLLECTOR_OUTDATED
@@ -86,7 +87,7 @@ class CollectorLoop:
         self._xids: deque[Xid] = deque()
         processes = processes or ProcessTable(in_flight, min_round=BACKGROUND_ROUND if is_background else 1)
         self._sweeper = Sweeper(api, processes, in_flight, self._xids, is_background=is_background)
-        self._host = HostReader()
+        self._host = HostReader(rates_period=Period.TEN_SECONDS if is_background else Period.ONE_SECOND)
         self._cuda_order = CudaOrder(os.environ)
         self._output = output
         self._control = control

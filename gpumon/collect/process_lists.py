@@ -50,15 +50,16 @@ class DeviceProcesses(NamedTuple):
 
 
 class ProcessListReader:
-    """The processes of one device, read about once a second.
+    """The processes of one device, read every ``period``, and every two seconds at most while no screen shows them.
 
     Args:
         api: The choke point.
         handle: NVML's handle of the device.
         table: Facts about processes, shared by all devices.
+        period: Time between two readings.
     """
 
-    def __init__(self, api: Nvml, handle: Handle, table: ProcessTable) -> None:
+    def __init__(self, api: Nvml, handle: Handle, table: ProcessTable, period: Period = Period.ONE_SECOND) -> None:
         self._api = api
         self._handle = handle
         self._table = table
@@ -74,7 +75,7 @@ class ProcessListReader:
         ]
         # Host CPU is a difference, so the second poll follows the first one in the next sweep.
         self._polled = PolledValue[tuple[Process, ...]](
-            Period.ONE_SECOND, first_period=0.0, retry_seconds=PROCESS_LIST_RETRY_SECONDS
+            period, first_period=0.0, retry_seconds=PROCESS_LIST_RETRY_SECONDS
         )
         self._last: DeviceProcesses | None = None
 
@@ -104,6 +105,8 @@ class ProcessListReader:
             ),
         )
         problem = self._polled.problem
+        if shares is NOT_SELECTED and self._last is not None and problem is None:
+            self._polled.due = max(self._polled.due, now + Period.TWO_SECONDS)
         problems = {} if problem is None else {"processes": problem}
         unattributed, why_unknown = _unattributed(readings, processes if problem is None else None)
         if why_unknown is not None:

@@ -160,6 +160,13 @@ def _remapped_rows(api: Nvml, handle: Handle) -> Values:
     return correctable, uncorrectable, pending, failed
 
 
+def _vgpu_license(api: Nvml, handle: Handle) -> Values:
+    licenses = api.call("nvmlDeviceGetGridLicensableFeatures", handle)
+    count = licenses.licensableFeaturesCount if licenses.isGridLicenseSupported else 0  # 0: the GPU is no vGPU
+    features = licenses.gridLicensableFeatures[:count]
+    return (int(any(feature.featureCode == nvml.VGPU_FEATURE and feature.featureState for feature in features)),)
+
+
 def _nvlink(speeds: Sequence[Value]) -> Values:
     """The number of active links and their total rate (NVML's MB/s), or the problem of the first link."""
     reported = [speed for speed in speeds if not isinstance(speed, Problem)]
@@ -233,6 +240,7 @@ READERS: Final[tuple[AnyReader, ...]] = (
     Reader(_ROWS, _SLOW, _remapped_rows),
     Reader(("bar1_total_bytes", "bar1_used_bytes"), _SLOW, _bar1),
     Reader(("pcie_replay_count",), _SLOW, _one("nvmlDeviceGetPcieReplayCounter")),
+    Reader(("vgpu_license",), _SLOW, _vgpu_license),
     Reader(("fan_percent",), _SLOW, _one("nvmlDeviceGetFanSpeed")),
     Reader(("utilization_encoder_percent",), _SLOW, _first("nvmlDeviceGetEncoderUtilization")),
     Reader(("utilization_decoder_percent",), _SLOW, _first("nvmlDeviceGetDecoderUtilization")),
@@ -244,6 +252,7 @@ READERS: Final[tuple[AnyReader, ...]] = (
     Reader(("pcie_generation_max",), _ONCE, _one("nvmlDeviceGetMaxPcieLinkGeneration")),
     Reader(("pcie_width_max",), _ONCE, _one("nvmlDeviceGetMaxPcieLinkWidth")),
     Reader(("memory_bus_width_bits",), _ONCE, _one("nvmlDeviceGetMemoryBusWidth")),
+    Reader(("cores_count",), _ONCE, _one("nvmlDeviceGetNumGpuCores")),
     FieldReader(("nvlink_links_count", "nvlink_bytes_per_second"), _SLOW, _LINKS, _nvlink),
 )
 """The metrics of a device that are always read; `gpumon.collect.on_demand` reads the others."""

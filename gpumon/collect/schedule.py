@@ -1,9 +1,9 @@
 """When each value of a device is read again, and what stands in for a value whose reading failed.
 
 Costs of one reading, measured on H200 under driver 580: most values take 1 to 20 microseconds and are read in every
-sweep. The process lists take 30 microseconds, but 600 on a busy host, and are read about once a second. Values that
-take up to 350 microseconds, with spikes, are read every ten seconds. Values that take milliseconds and do not change
-while the driver is loaded are read once.
+sweep. The process lists take 30 microseconds, but 600 on a busy host, and are read about once a second, or every two
+seconds while no screen shows them. Values that take up to 350 microseconds, with spikes, are read every ten seconds.
+Values that take milliseconds and do not change while the driver is loaded are read once.
 """
 
 from collections.abc import Callable

@@ -20,6 +20,7 @@ class DeviceProperties:
         name: Product name.
         compute_capability: CUDA compute capability, such as ``9.0``.
         sm_count: Streaming multiprocessors.
+        sm_count_source: ``cuda`` for the CUDA driver, or ``nvml`` where that does not answer: cores by cores of one.
         core_count: FP32 cores of all streaming multiprocessors.
         warp_size: Threads of a warp.
         max_threads_per_sm: Threads that a streaming multiprocessor can hold.
@@ -48,6 +49,7 @@ class DeviceProperties:
     name: str | None = None
     compute_capability: str | None = None
     sm_count: int | None = None
+    sm_count_source: str | None = None
     core_count: int | None = None
     warp_size: int | None = None
     max_threads_per_sm: int | None = None

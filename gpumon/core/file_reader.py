@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final, Generic, NamedTuple, TypeVar
@@ -40,6 +40,9 @@ class Progress(NamedTuple):
     size_bytes: int
     seconds: float
     counts: tuple[tuple[str, int], ...] = ()
+
+
+_Show = Callable[[Progress], None]
 
 
 class ReaderLimits(NamedTuple):
@@ -89,10 +92,9 @@ class FileReader(ABC, Generic[ResultT]):
         self._started_at = time.monotonic()
         self._process: subprocess.Popen[bytes] | None = None
         self._is_cancelled = False
-        self._has_timed_out = False
         is_compressed = os.pread(self._file, 2, 0) == _GZIP_MAGIC
         expanded = self.size_bytes * (limits.compression_ratio if is_compressed else 1)
-        self._deadline_seconds = limits.min_seconds + expanded // limits.bytes_per_second
+        self._cpu_seconds = limits.min_seconds + expanded // limits.bytes_per_second
         self._memory_bytes = limits.min_memory_bytes + int(expanded * limits.memory_per_file_byte)
 
     @abstractmethod
@@ -109,7 +111,7 @@ class FileReader(ABC, Generic[ResultT]):
         memory = self._memory_bytes
         if available is not None:
             memory = min(memory, int(available * _MAX_AVAILABLE_SHARE))
-        return [f"--name={self.name}", f"--memory={memory}", f"--seconds={self._deadline_seconds}"]
+        return [f"--name={self.name}", f"--memory={memory}", f"--seconds={self._cpu_seconds}"]
 
     def descriptors(self) -> tuple[int, ...]:
         """Further descriptors that the child inherits; they stay open here."""
@@ -149,24 +151,15 @@ class FileReader(ABC, Generic[ResultT]):
         """The progress before the first byte was read."""
         return Progress(0, self.size_bytes, time.monotonic() - self._started_at)
 
-    def _time_out(self) -> None:
-        self._has_timed_out = True
-        if self._process is not None:
-            self._process.kill()
-
     def _follow(self, process: "subprocess.Popen[bytes]") -> None:
         """Read the messages of the child until it ends."""
         assert process.stdout is not None
         assert process.stderr is not None
-        timer = threading.Timer(2 * self._deadline_seconds, self._time_out)
-        timer.daemon = True
-        timer.start()
         outcome, stderr = None, b""
         try:
             outcome = self._outcome(process.stdout)
             stderr = b"" if outcome is not None else process.stderr.read(_MAX_STDERR_BYTES)
         finally:
-            timer.cancel()
             process.kill()
             code = process.wait()
             process.stdout.close()
@@ -195,8 +188,8 @@ class FileReader(ABC, Generic[ResultT]):
         """The error for a child that ended without a result."""
         if self._is_cancelled:
             return CommandError.failure(ProblemCode.NOT_READ, f"Reading {self.name} was cancelled.")
-        if code == -signal.SIGXCPU or self._has_timed_out:
-            return self._unreadable(f"takes longer to read than {self._deadline_seconds} s")
+        if code == -signal.SIGXCPU:
+            return self._unreadable(f"takes longer to read than {self._cpu_seconds} s of CPU time")
         if code < 0:
             cause = f"signal {-code} ended the reader, perhaps because memory ran out"
         else:
@@ -216,17 +209,13 @@ class FileReader(ABC, Generic[ResultT]):
         return CommandError.usage(ProblemCode.INVALID_VALUE, f"{self.name} {clause}.", self._remedy)
 
 
-def read_to_end(reader: FileReader[ResultT]) -> ResultT:
-    """Start a reader and wait for its result.
-
-    Raises:
-        CommandError: The file cannot be read.
-    """
-    return read_all([reader])[0]
+def read_to_end(reader: FileReader[ResultT], show: _Show = lambda _: None) -> ResultT:
+    """Read one file, as `read_all` does; raises the same."""
+    return read_all([reader], show)[0]
 
 
-def read_all(readers: Sequence[FileReader[ResultT]]) -> list[ResultT]:
-    """Start readers, all at the same time, and wait for their results.
+def read_all(readers: Sequence[FileReader[ResultT]], show: _Show = lambda _: None) -> list[ResultT]:
+    """Start readers, all at the same time, and wait for their results; ``show`` receives the progress.
 
     Raises:
         CommandError: A file cannot be read.
@@ -234,17 +223,18 @@ def read_all(readers: Sequence[FileReader[ResultT]]) -> list[ResultT]:
     try:
         for reader in readers:
             reader.start()
-        return [_result(reader) for reader in readers]
+        return [_result(reader, show) for reader in readers]
     except BaseException:
         for reader in readers:
             reader.cancel()
         raise
 
 
-def _result(reader: FileReader[ResultT]) -> ResultT:
+def _result(reader: FileReader[ResultT], show: _Show) -> ResultT:
     while reader.outcome is None:
         reader.inbox.arrived.wait()
-        reader.inbox.drain()
+        for progress in reader.inbox.drain():
+            show(progress)
     if isinstance(reader.outcome, CommandError):
         raise reader.outcome
     return reader.outcome

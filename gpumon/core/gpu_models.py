@@ -84,6 +84,12 @@ def cores_of(compute_capability: str | None, sm_count: int | None) -> int | None
     return None if known is None or sm_count is None else known.cores * sm_count
 
 
+def sm_count_of(compute_capability: str | None, core_count: float | None) -> int | None:
+    """The streaming multiprocessors that have this number of FP32 cores, or None if one of the two is unknown."""
+    known = capabilities().get(compute_capability or "")
+    return None if known is None or core_count is None else round(core_count / known.cores)
+
+
 def tensor_core_generation(compute_capability: str | None) -> int | None:
     """The generation of the tensor cores; None if there are none, or the capability is unknown."""
     known = capabilities().get(compute_capability or "")

@@ -26,6 +26,12 @@ def limit_heap() -> None:
         mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
+def collect_rarely() -> None:
+    """Let garbage wait: what has been imported is not looked through again, and frames make no cycles."""
+    gc.freeze()
+    gc.set_threshold(50_000)
+
+
 def release_unused() -> None:
     """Collect garbage, and return free memory of the heap to the system, also from below blocks that are in use."""
     gc.collect()

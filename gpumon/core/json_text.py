@@ -7,7 +7,7 @@ NaN and infinity are not JSON: a missing value is null, so a document that conta
 import json
 from typing import Any, Final
 
-_LINE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_LINE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 _DOCUMENT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=2)
 
 

@@ -30,6 +30,8 @@ class ProblemTableWriter:
 
     def __init__(self) -> None:
         self._positions: dict[tuple[Problem, tuple[str, ...]], int] = {}
+        self._known: dict[tuple[int | str, ...], int] = {}
+        """The same by the identity of the problem, whose hash takes long; the frame keeps its problems alive."""
 
     def add(self, record: Json, problems: Mapping[str, Problem]) -> Json:
         """Return the record without the fields that it lacks, and with the positions of their problems."""
@@ -37,14 +39,17 @@ class ProblemTableWriter:
             return record
         kept = {field: value for field, value in record.items() if value is not None or field not in problems}
         fields: dict[int, list[str]] = {}
-        by_identity = {id(problem): problem for problem in problems.values()}
         for subject, problem in problems.items():
             fields.setdefault(id(problem), []).append(subject)
-        kept["missing"] = [
-            self._positions.setdefault((by_identity[identity], tuple(names)), len(self._positions))
-            for identity, names in fields.items()
-        ]
+        kept["missing"] = [self._position(identity, names, problems) for identity, names in fields.items()]
         return kept
+
+    def _position(self, identity: int, names: list[str], problems: Mapping[str, Problem]) -> int:
+        known = (identity, *names)
+        if known not in self._known:
+            key = (problems[names[0]], tuple(names))
+            self._known[known] = self._positions.setdefault(key, len(self._positions))
+        return self._known[known]
 
     def document(self) -> list[Json]:
         """The table."""

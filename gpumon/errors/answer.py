@@ -18,7 +18,7 @@ from gpumon.errors.memory_message import MemoryMessage
 from gpumon.errors.ranks import comparison
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
 from gpumon.errors.signs import sign
-from gpumon.errors.tracebacks import Raised
+from gpumon.errors.tracebacks import LIBRARY, Raised
 
 _OF_VERSIONS: Final = frozenset(
     {"AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError", "UnboundLocalError"}
@@ -28,6 +28,10 @@ _INSTRUCTION: Final = sign("instruction")
 """Words of a sentence that says what to do."""
 _BOILERPLATE: Final = sign("boilerplate")
 """Parts of sentences that say how to debug or to report an error, or what is better not done."""
+_IMPORT: Final = lazy_pattern(
+    r"No module named '(?P<module>\w{1,100})[.']"
+    r"|cannot import name '(?P<name>\w{1,100})' from '[\w.]{1,200}' \((?P<file>.{1,300})\)$"
+)
 _SENTENCE: Final = lazy_pattern(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
 _MAX_QUOTE: Final = 240
 _MAX_NOTICES: Final = 4
@@ -225,7 +229,9 @@ def _unknown_steps(root: LogFailure) -> list[Advice]:
         text = f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause."
         return [_written(next((advice for part, _, advice in advice if part in root.text), text))]
     place = f"{_short(frame.file)}:{frame.line}" if frame is not None else "that place"
-    steps: list[Advice] = []
+    if frame is not None and not frame.is_own and frame.function.isidentifier():
+        place = f"the call of {frame.function}"
+    steps = _own_imports(raised)
     if raised.frame is None and raised.package and raised.name in _OF_VERSIONS:
         text = (
             f"No line of your code is in the traceback: {raised.package} is broken, or does not fit the other packages."
@@ -236,6 +242,19 @@ def _unknown_steps(root: LogFailure) -> list[Advice]:
         steps.append(Advice(f"Your own check at {place} ended the run: {message or code}"))
     values = {"{place}": place, "{code}": code, "{message}": message}
     return [*steps, _written(_advice_for(raised), values)]
+
+
+def _own_imports(raised: Raised) -> list[Advice]:
+    """What to do if a module in the user's own folders is not found, or lacks a name."""
+    match = _IMPORT.match(raised.message)
+    if match is None:
+        return []
+    if match["file"]:
+        text = f"Define {match['name']} in {_short(match['file'])}, or import it from where it is."
+        return [] if LIBRARY.is_in(match["file"]) else [Advice(text)]
+    folders = re.split(r"[\\/]", raised.frame.file)[:-1] if raised.frame is not None else []
+    text = f"Start the program in the folder that contains {match['module']}, or put that folder on PYTHONPATH."
+    return [Advice(text)] if match["module"] in folders else []
 
 
 def _written(text: str, values: Mapping[str, str] = MappingProxyType({})) -> Advice:

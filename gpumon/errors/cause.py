@@ -79,7 +79,10 @@ def cause_of(reading: LogReading) -> Cause | None:
     if not failures:
         return None
     alone = _ranks_without_exception(failures)
-    graded = [(_ECHO if _is_late(item, failures) else _grade(item, alone), item) for item in failures]
+    graded = [
+        (_ECHO if _is_late(item, failures) or _is_aside(item, failures) else _grade(item, alone), item)
+        for item in failures
+    ]
     grade = min(grade for grade, _ in graded)
     candidates = [failure for own, failure in graded if own == grade]
     first = _first(candidates, reading.first_failed_rank)
@@ -99,6 +102,13 @@ def _is_late(ended: LogFailure, failures: Sequence[LogFailure]) -> bool:
         failure.raised is not None and failure.line < ended.line and failure.rank in {None, ended.rank}
         for failure in failures
     )
+
+
+def _is_aside(failure: LogFailure, failures: Sequence[LogFailure]) -> bool:
+    """Whether a library handled an exception while the report that stands above it was raised, and reported again."""
+    links = _links(failure, failures)
+    is_around = len(links) > 2 and links[0].text == links[-1].text and links[0].is_report
+    return is_around and not failure.is_report and _is_probe(failure)
 
 
 def _identified(failure: LogFailure) -> Iterator[Match]:
@@ -213,7 +223,7 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
 
 def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFailure:
     """The link of a chain of exceptions that says what went wrong."""
-    root, *links = _links(failure, failures)
+    root, *links = (link for link in _links(failure, failures) if link is failure or not _is_aside(link, failures))
     for link in links:
         kind = None if link.raised is None else link.raised.link
         is_direct = _is_fatal(link) and (root.is_echo or (not _is_fatal(root) and _is_probe(root)))
@@ -224,9 +234,9 @@ def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFa
 
 def _says_more(later: LogFailure, earlier: LogFailure) -> bool:
     """Whether an exception that was raised while another one was handled says more than that one."""
-    is_named = _class_of(later) in _NAMES_REASON
+    is_named, is_empty = _class_of(later) in _NAMES_REASON, later.raised is None or not later.raised.message
     is_probed = _is_probe(earlier) and (_is_fatal(later) or not _is_fatal(earlier))
-    return not later.is_echo and (is_named or is_probed)
+    return not later.is_echo and not is_empty and (is_named or is_probed)
 
 
 def _class_of(failure: LogFailure) -> str:
@@ -247,15 +257,11 @@ def _links(failure: LogFailure, failures: Sequence[LogFailure]) -> list[LogFailu
     of_rank = [item for item in failures if item.raised is not None and item.rank == failure.rank]
     start = next(number for number, item in enumerate(of_rank) if item is failure)
     end = start + 1
-    while start > 0 and _is_linked(of_rank[start]):
+    while start > 0 and of_rank[start].is_linked:
         start -= 1
-    while end < len(of_rank) and _is_linked(of_rank[end]):
+    while end < len(of_rank) and of_rank[end].is_linked:
         end += 1
     return of_rank[start:end]
-
-
-def _is_linked(failure: LogFailure) -> bool:
-    return failure.raised is not None and failure.raised.link is not Link.NONE
 
 
 def _rank_of(failure: LogFailure, failures: Sequence[LogFailure]) -> int | None:

@@ -54,11 +54,13 @@ _WEIGHT: Final = 25
 _LINES_BACK: Final = 40
 _FIRST_LINES: Final = 20
 """Lines with which a log begins; a program that is started again prints them again."""
-_MIN_FIRST_LINE: Final = 8
+_MIN_LETTERS: Final = 8
+"""Letters of a first line that tells one program from another."""
 _MIN_AGAIN: Final = 2
 _MAX_LINES_BEFORE: Final = 512
 _MAX_ORDINARY: Final = {FailureKind.LOGGED: 40, FailureKind.REPORTED: 40, FailureKind.KNOWN: 400}
 """Ordinary lines after which an error that is only a line of text was not the end."""
+_OF_PROCESS: Final = frozenset({FailureKind.RAISED, FailureKind.ENDED})
 _EXECUTED: Final = "<string>"
 """The file of code that the program itself executes: it goes on if it prints anything after an exception of it."""
 _RANK_SIGNS: Final = with_letters(SIGNS)
@@ -133,12 +135,25 @@ class LogReader:
         for block in blocks(chunks):
             self._add(block)
         reading.is_cut = block is not None and not block.is_complete and _is_cut(block.lines)
+        self._split()
         reading.open = [item.failure for item in self._open]
         reading.runs.append(Run(self._run_start, reading.lines, reading.open[-1] if reading.open else None))
         reading.lasting = list(self._lasting.values())
         reading.notices = sorted((*self._notices.values(), *self._survived), key=attrgetter("line"))
         reading.hang = self._hang()
         return reading
+
+    def _split(self) -> None:
+        """Makes a run of each script that ended with an exception: without ranks, one starts after another ended."""
+        failures = [item.failure for item in self._open]
+        if self._reading.ranks or any(item.is_report or item.is_echo or item.ended is not None for item in failures):
+            return
+        ends = [number for number, item in enumerate(self._open) if item.is_uncaught and _is_of_script(item.failure)]
+        for start in [number for number in ends[1:] if not failures[number].is_linked]:
+            later = self._open[start - len(failures) :]
+            del self._open[start - len(failures) :]
+            self._restart(later[0].failure.first_line)
+            self._open = later
 
     def _hang(self) -> Match | None:
         """The error at whose message the log stops, if it does."""
@@ -268,7 +283,7 @@ class LogReader:
                 return
             if not line.strip():
                 continue
-            if signs.restarts(line) or (self._has_ended and self._starts(block, position)):
+            if signs.restarts(line) or self._starts(block, position):
                 self._restart(block.numbers[position])
             elif signs.is_success(line):
                 self._survive(lambda item, rank=rank: item.concerns(rank))  # type: ignore[misc]
@@ -285,9 +300,11 @@ class LogReader:
     def _starts(self, block: LogBlock, position: int) -> bool:
         """Whether a program is started: a shell says so, or a log without ranks begins again with its first lines."""
         shape = _shape(block.texts[position])
-        is_again = not self._reading.ranks and len(shape) >= _MIN_FIRST_LINE and shape in self._first_lines
-        self._again += is_again
-        return self._again >= _MIN_AGAIN or signs.starts(block.texts[position])
+        is_again = (
+            not self._reading.ranks and shape in self._first_lines and sum(map(str.isalpha, shape)) >= _MIN_LETTERS
+        )
+        self._again += is_again and any(item.failure.kind in _OF_PROCESS for item in self._open)
+        return self._again >= _MIN_AGAIN or (self._has_ended and signs.starts(block.texts[position]))
 
     def _lines_of(self, rank: int | None) -> Iterable[_RankLines]:
         """The counts of all ranks that a line of a rank, or of any, may be of."""
@@ -372,6 +389,10 @@ class LogReader:
         self._reading.works.clear()
 
 
+def _is_of_script(failure: LogFailure) -> bool:
+    return failure.raised is not None and failure.raised.is_of_script
+
+
 def _shape(text: str) -> str:
     """A line without what differs from run to run."""
     return text.strip().translate(_NO_DIGITS)
@@ -392,7 +413,7 @@ def _ends_process(failure: LogFailure) -> bool:
 
 def _is_cut(lines: Sequence[str]) -> bool:
     """Whether the last line is only the start of one, as those before it show."""
-    if not lines or not lines[-1].strip():
+    if not lines or not lines[-1].strip() or lines[-1].rstrip().endswith("]"):  # such as a bar, which has no line end
         return False
     last = lines[-1].translate(_NO_DIGITS)
     before = (line.translate(_NO_DIGITS) for line in lines[-_LINES_BACK:-1])

@@ -15,7 +15,7 @@ from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.ranks import RankWork
-from gpumon.errors.tracebacks import Raised, TracebackFrame
+from gpumon.errors.tracebacks import Link, Raised, TracebackFrame
 
 _REPORTS: Final = signs.sign("report of another")
 _FILE_RANK: Final = lazy_pattern(
@@ -96,6 +96,11 @@ class LogFailure:
     def is_echo(self) -> bool:
         """Whether the failure only follows from another one."""
         return bool(self.matches) and all(match.error.is_echo for match in self.matches)
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether it is an exception that was raised from the one above it."""
+        return self.raised is not None and self.raised.link is not Link.NONE
 
     @property
     def is_report(self) -> bool:

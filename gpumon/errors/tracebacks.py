@@ -22,7 +22,7 @@ MODEL_CODE: Final = "transformers_modules"
 TRACEBACK: Final = "Traceback (most recent call last)"
 CAUGHT_ABOVE: Final = sign("caught above")
 """Above the traceback of an exception that does not end the program."""
-_LIBRARY, _OUTERMOST, _NOT_MESSAGE = sign("library"), sign("outermost"), sign("not message")
+LIBRARY, _OUTERMOST, _NOT_MESSAGE = sign("library"), sign("outermost"), sign("not message")
 _INNER, _REPEATS = sign("inner"), sign("repeats")
 _MAX_TEXT: Final = 400
 _MAX_TRACEBACK_LINES: Final = 400
@@ -74,6 +74,7 @@ class Raised(NamedTuple):
         frame: The innermost frame in the user's own code.
         package: The installed package whose code raised it, on its own or through PyTorch; empty if none did.
         is_uncaught: Whether it ended its thread or process, as far as its form shows.
+        is_of_script: Whether the outermost frame is the script that was started, in the user's own code.
         is_caught: Whether a server, a thread or Python itself says that it caught the exception and goes on.
     """
 
@@ -87,6 +88,7 @@ class Raised(NamedTuple):
     package: str = ""
     link: Link = Link.NONE
     is_uncaught: bool = False
+    is_of_script: bool = False
     has_traceback: bool = False
     is_caught: bool = False
 
@@ -118,7 +120,7 @@ _IN_FRAME: Final = ('File "', "│", "|", "^", "~", "[Previous line repeated", "
 _FRAME: Final = lazy_pattern(
     r'File "([^"]{1,300})", line (\d{1,7})(?:,? in (\S{1,100}))?'
     r"|^(?:File (\S{1,300}?):(\d{1,7})(?:, in ([\w.]{1,100}))?|(Cell In ?\[\d+\]), line (\d+)"
-    r"|[│|] (\S{1,200}\.py):(\d{1,7}) in (\S{1,100}))"
+    r"|[│|] (\S{1,200}\.py):(\d{1,7}) in (\S{1,100})|(\S{1,200}\.py):(\d{1,7}): in (\S{1,100}))"
 )
 _PACKAGE: Final = lazy_pattern(r"(?:(?:site|dist)-packages|modules(?=[\\/]transformers_modules))[\\/](\w{1,80})[\\/.]")
 _PASSES_ON: Final = frozenset({"", "torch"})
@@ -244,7 +246,8 @@ def _raised(
     frames: Sequence[TracebackFrame],
     previous: Raised | None,
 ) -> Raised:
-    message, end_row = _message(rows, row, match.end(), header)
+    is_empty = rows.lines[row].rstrip().endswith(match[1])  # Python then writes the class alone
+    message, end_row = ("", row + 1) if is_empty else _message(rows, row, match.end(), header)
     above = _above(rows, header)
     link = _link(rows, header, previous)
     before = rows.texts[header].partition(TRACEBACK)[0]
@@ -265,6 +268,7 @@ def _raised(
         _raising_package(frames),
         link,
         is_uncaught=is_plain and outermost and not is_logged,
+        is_of_script=bool(frames) and frames[0].is_own and frames[0].function == "<module>",
         has_traceback=True,
         is_caught=is_caught,
     )
@@ -332,16 +336,16 @@ def _frame(stripped: str, rows: RankLines, row: int, base: int) -> TracebackFram
         int(line),
         safe_text("".join(functions).rstrip(","), _MAX_TEXT),
         safe_text(code, _MAX_TEXT) if is_code else "",
-        not _LIBRARY.is_in(file),
+        not LIBRARY.is_in(file),
     )
 
 
 def _raising_package(frames: Sequence[TracebackFrame]) -> str:
-    """The package of the innermost frame outside PyTorch and Python."""
+    """The package of the innermost frame outside PyTorch and Python that asks for something by itself."""
     for frame in reversed(frames):
         match = _PACKAGE.search(frame.file)
         package = "" if match is None else match[1]
-        if frame.is_own or package not in _PASSES_ON:
+        if frame.is_own or (package not in _PASSES_ON and not frame.function.startswith("__getattr")):
             return package
     return ""
 

@@ -21,6 +21,7 @@ from gpumon.core.deadline import Deadline
 from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.core.source_file import open_input
 from gpumon.core.text import safe_text
+from gpumon.core.tls_files import load_tls_files
 from gpumon.fleet.model import FleetError
 from gpumon.fleet.settings import PrometheusAddress
 
@@ -184,7 +185,8 @@ class Prometheus:
         """Why there is no answer."""
         base = self._base
         if isinstance(error, urllib.error.HTTPError):
-            return _http_problem(base, error)
+            with error:
+                return _http_problem(base, error)
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         if isinstance(reason, ssl.SSLCertVerificationError):
             text = f"The certificate of {base} is not trusted: {safe_text(reason.verify_message, 120)}."
@@ -263,17 +265,11 @@ def _tls_context(address: PrometheusAddress) -> ssl.SSLContext:
         FleetError: A file cannot be read.
     """
     context = ssl.create_default_context()
-    file = address.ca_file
     try:
-        if address.ca_file:
-            context.load_verify_locations(address.ca_file)
-        file = address.certificate_file
-        if address.certificate_file:
-            # Without a password, OpenSSL would ask for that of an encrypted key on the terminal.
-            context.load_cert_chain(address.certificate_file, address.key_file or None, lambda: "")
-    except (OSError, ValueError) as error:
-        text = safe_text(str(getattr(error, "strerror", None) or error), 120)
-        raise FleetError(_problem(f"{file} cannot be used for TLS: {text}.")) from error
+        load_tls_files(context, address.ca_file, address.certificate_file, address.key_file)
+    except OSError as error:
+        text = f"{error.filename} cannot be used for TLS: {error.strerror}."
+        raise FleetError(_problem(safe_text(text, 240))) from error
     return context
 
 
@@ -310,8 +306,7 @@ def _http_problem(base: str, error: urllib.error.HTTPError) -> Problem:
     if error.code == 404:
         return _problem(f"{base} has no Prometheus API (HTTP 404).", "The URL may lack a prefix, such as /prometheus.")
     try:
-        with error:
-            text = _error_text(error.read(_MAX_ERROR_BYTES))
+        text = _error_text(error.read(_MAX_ERROR_BYTES))
     except (OSError, http.client.HTTPException):
         text = ""
     detail = f": {text}" if text else ""

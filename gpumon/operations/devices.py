@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from gpumon.core.device_properties import PROPERTY_NAMES, DeviceProperties
-from gpumon.core.gpu_models import cores_of, peak_rates, tensor_core_generation
+from gpumon.core.gpu_models import cores_of, peak_rates, sm_count_of, tensor_core_generation
 from gpumon.core.model import Device, Frame, same_uuid, short_product_name
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.health.doctor.facts import Steps
@@ -66,6 +66,11 @@ def measured_rates() -> dict[str, float]:
 def _properties(device: Device, steps: Steps, mig_instances: int) -> DeviceProperties:
     cuda, problem = _cuda_values(device, steps)
     values: dict[str, Any] = {name: cuda.get(name) for name in _CUDA}
+    cores = device.get("cores_count")
+    values["sm_count_source"] = "cuda"
+    if values["sm_count"] is None:
+        values["sm_count"] = sm_count_of(device.compute_capability, cores)
+        values["sm_count_source"] = None if values["sm_count"] is None else "nvml"
     problems = {name: problem for name in _CUDA if values[name] is None}
     for name in _NVML_COUNTS:
         reading = device.get(name)
@@ -75,13 +80,13 @@ def _properties(device: Device, steps: Steps, mig_instances: int) -> DevicePrope
     values["nvlink_links_count"] = None if (links := device.get("nvlink_links_count")) is None else int(links)
     values |= _computed(values)
     values["mig_mode"] = None if device.mig_mode is None else device.mig_mode.value
-    values["core_count"] = cores_of(device.compute_capability, values["sm_count"])
+    values["core_count"] = cores_of(device.compute_capability, values["sm_count"]) if cores is None else int(cores)
     if values["core_count"] is None:
         missing = next((name for name in ("sm_count", "compute_capability") if values[name] is None), None)
         problems["core_count"] = _UNKNOWN_CORES if missing is None else _reason(missing, problems, device)
     for name in PROPERTY_NAMES:
         if name in values and values[name] is None:
-            is_by_sm = name == "peak_operations_per_second" and values["sm_count"] is None
+            is_by_sm = name in {"peak_operations_per_second", "sm_count_source"} and values["sm_count"] is None
             problems[name] = _reason("sm_count" if is_by_sm else name, problems, device)
     return DeviceProperties(device.index, **values, mig_instances=mig_instances, problems=problems)
 

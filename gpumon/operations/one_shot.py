@@ -3,15 +3,16 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gpumon.core.metrics import ON_DEMAND_METRICS
 from gpumon.core.model import Device, Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
-from gpumon.probe.client import ProbeWatcher
-from gpumon.probe.messages import Probe
 from gpumon.streams.base import Stream, SupportsOnDemand
 from gpumon.streams.live import LiveStream
+
+if TYPE_CHECKING:
+    from gpumon.probe.messages import Probe
 
 TIMEOUT_SECONDS: Final = 10.0
 PROBE_TIMEOUT_SECONDS: Final = 0.5
@@ -36,7 +37,7 @@ class HostSample(NamedTuple):
     """
 
     frame: Frame
-    probes: Mapping[int, Probe]
+    probes: "Mapping[int, Probe]"
     problems: tuple[Problem, ...] = ()
 
 
@@ -73,6 +74,8 @@ def sample_with_probes(*, on_demand: bool = False) -> HostSample:
     Raises:
         CommandError: The collector did not send a frame.
     """
+    from gpumon.probe.client import ProbeWatcher  # late: a frame alone needs no probe
+
     watcher = ProbeWatcher()
     deadline = time.monotonic() + PROBE_TIMEOUT_SECONDS
     watcher.start()

@@ -44,10 +44,14 @@ DCGM_METRICS: Final[Mapping[str, SourceMetric]] = {
     "DCGM_FI_PROF_PIPE_FP16_ACTIVE": SourceMetric("fp16_activity_percent", 100),
     "DCGM_FI_PROF_PCIE_TX_BYTES": SourceMetric("pcie_transmit_bytes_per_second"),
     "DCGM_FI_PROF_PCIE_RX_BYTES": SourceMetric("pcie_receive_bytes_per_second"),
+    "DCGM_FI_DEV_VGPU_LICENSE_STATUS": SourceMetric("vgpu_license"),
+    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": SourceMetric(
+        "nvlink_transmit_bytes_per_second nvlink_receive_bytes_per_second", 1_024_000
+    ),
     "DCGM_FI_PROF_NVLINK_TX_BYTES": SourceMetric("nvlink_transmit_bytes_per_second"),
     "DCGM_FI_PROF_NVLINK_RX_BYTES": SourceMetric("nvlink_receive_bytes_per_second"),
 }
-"""What is exported, with the factor from DCGM's unit to gpumon's."""
+"""What is exported, with the factor from DCGM's unit to gpumon's; of several metrics, the sum."""
 _LABELS: Final = (
     "gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION", "hpc_job", "GPU_I_ID",
     "GPU_I_PROFILE",
@@ -61,10 +65,11 @@ def dcgm_families(state: HostState) -> Iterator[Metric]:
         return
     fresh = [(device, _labels(device, frame, state)) for device in frame.devices if frame.is_fresh(device)]
     for name, source in DCGM_METRICS.items():
-        family = _family(name, source.id)
+        ids = source.id.split()
+        family = _family(name, ids)
         for device, labels in fresh:
-            if source.id in device.readings and not device.is_stale(source.id):
-                family.add_metric(labels, device.readings[source.id] / source.factor)
+            if all(metric in device.readings and not device.is_stale(metric) for metric in ids):
+                family.add_metric(labels, sum(device.readings[metric] for metric in ids) / source.factor)
         if family.samples:
             yield family
     family = GaugeMetricFamily(
@@ -76,11 +81,11 @@ def dcgm_families(state: HostState) -> Iterator[Metric]:
     yield family
 
 
-def _family(name: str, metric_id: str) -> GaugeMetricFamily | UnknownMetricFamily:
+def _family(name: str, ids: list[str]) -> GaugeMetricFamily | UnknownMetricFamily:
     """A family without samples. A counter would get the suffix ``_total``, which dcgm-exporter's counters lack."""
-    metric = METRICS[metric_id]
-    rises = metric.unit in {Unit.JOULES, Unit.COUNT}
-    return (UnknownMetricFamily if rises else GaugeMetricFamily)(name, metric.help, labels=_LABELS)
+    rises = METRICS[ids[0]].unit in {Unit.JOULES, Unit.COUNT}
+    text = " ".join(METRICS[metric].help for metric in ids)
+    return (UnknownMetricFamily if rises else GaugeMetricFamily)(name, text, labels=_LABELS)
 
 
 def _labels(device: Device, frame: Frame, state: HostState) -> tuple[str, ...]:

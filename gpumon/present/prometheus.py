@@ -26,7 +26,7 @@ _PROCESS_LABELS: Final = (*_GPU_LABELS, "pid", "user", "hpc_job", "pod", "rank")
 """``hpc_job`` as in dcgm-exporter: Prometheus itself has a label ``job``."""
 _CURRENT_FACTOR: Final = 3.0
 _CURRENT_SECONDS: Final = 5.0
-_GAUGE_COUNTS: Final = frozenset({"nvlink_links_count"})
+_GAUGE_COUNTS: Final = frozenset({"cores_count", "nvlink_links_count"})
 """Counts that are no counters: they can fall."""
 _HOST_GAUGES: Final = (
     ("cpu_count", "cpus", "Logical CPUs."),

@@ -20,6 +20,8 @@ from gpumon.health.alerts import Alert, AlertChange, Severity
 from gpumon.session.background import RunInBackground
 
 COMMAND_SECONDS: Final = 10.0
+_KILLED_SECONDS: Final = 1.0
+"""How long a command that was killed may take to end."""
 _MAX_WAITING: Final = 20
 """Alerts that wait for the command; older ones are dropped."""
 _MAX_TEXT: Final = 200
@@ -135,6 +137,8 @@ def run_command(command: Sequence[str], text: str, seconds: float = COMMAND_SECO
     except subprocess.TimeoutExpired:
         with suppress(ProcessLookupError, PermissionError):
             killpg(process.pid, SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=_KILLED_SECONDS)
         reason = f"The command for alerts, {name}, did not end within {seconds:g} s and was killed."
         return Problem(ProblemCode.UNRESPONSIVE, reason, _REMEDY)
     if process.returncode == 0:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from math import inf
 from queue import Empty, SimpleQueue
@@ -177,10 +178,10 @@ class HostRecorder:
             named = process
             if origin is not None and (origin.job or origin.pod):
                 job = f"{origin.scheduler} {origin.job}" if origin.job else f"pod {origin.pod}"
-                named = named._replace(job=job, rank=origin.rank)
+                named = replace(named, job=job, rank=origin.rank)
             if pid in ranks:
                 training_job, rank = ranks[pid]
-                named = named._replace(training_job=training_job["id"], rank=rank.get("rank"))
+                named = replace(named, training_job=training_job["id"], rank=rank.get("rank"))
             self._log.running[pid] = named
 
     def _how(self, process: LoggedProcess, gone_seconds: float) -> str | None:

@@ -36,12 +36,13 @@ class RecordingWriter:
     Args:
         target: A path, or an open binary file. The recording is compressed if the path ends in ``.gz``.
         folder: Descriptor of an open folder that a relative path starts from, or None for the current folder.
+        level: How hard to compress, from 1 to 9.
 
     Raises:
         CommandError: The file cannot be created, or is not empty.
     """
 
-    def __init__(self, target: Path | BinaryIO, folder: int | None = None) -> None:
+    def __init__(self, target: Path | BinaryIO, folder: int | None = None, level: int = 6) -> None:
         self._compressor = None
         self._is_owned = isinstance(target, Path)
         self._complete_bytes = 0
@@ -49,7 +50,7 @@ class RecordingWriter:
             self.name = safe_text(str(target))
             self._file: BinaryIO | io.FileIO = _create(target, self.name, folder)
             if target.name.endswith(".gz"):
-                self._compressor = zlib.compressobj(wbits=_GZIP_WINDOW)
+                self._compressor = zlib.compressobj(level, wbits=_GZIP_WINDOW)
         else:
             self.name = "standard output"
             self._file = target

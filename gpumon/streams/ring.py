@@ -153,6 +153,9 @@ class RingWriter:
         for _, writer in self._open.values():
             writer.sync()
         self._prune(time_seconds)
+        self._check_space()
+
+    def _check_space(self) -> None:
         free = shutil.disk_usage(self._folder).free
         if free < self._min_free_bytes:
             from gpumon.core.units import bytes_text
@@ -168,8 +171,9 @@ class RingWriter:
         self._open.clear()
 
     def _create(self, tier: int, start: int) -> tuple[RingFile, RecordingWriter]:
+        self._check_space()
         path = self._folder / f"{self._era:06d}-{tier:02d}s-{start:010d}.jsonl.gz"
-        writer = RecordingWriter(path)
+        writer = RecordingWriter(path, level=1 if tier == 1 else 6)  # the finest tier is small: it is kept for an hour
         writer.set_mode(self._mode)
         return RingFile(self._era, start, tier, path), writer
 

@@ -14,16 +14,18 @@ import argparse
 from typing import Any, Final
 
 from gpumon.core.limited_child import MessageWriter, end_with_pipe, run_limited
-from gpumon.core.source_file import SourceFile
+from gpumon.core.source_file import SourceFile, UnreadableError
 from gpumon.traces.build import TraceFile, build_trace
 from gpumon.traces.event_stream import EventStream
 from gpumon.traces.kinds import Kind
 from gpumon.traces.model import encode
-from gpumon.traces.reader import MAX_BYTES
+from gpumon.traces.reader import MAX_BYTES, MAX_EVENTS
 from gpumon.traces.table import EventTable
 
 _MAX_EXPANSION: Final = 300
 """Compressed traces expand to 20 to 60 times their size."""
+_EVENT_BYTES: Final = 300
+"""Memory that an event takes while its trace is evaluated; while it is read, 40."""
 
 
 def main() -> None:
@@ -39,10 +41,15 @@ def main() -> None:
     def read() -> dict[str, Any]:
         file, table = SourceFile(0, _MAX_EXPANSION), EventTable()
 
+        most = min(MAX_EVENTS, options.memory // _EVENT_BYTES)
+
         def counts() -> list[tuple[str, int]]:
             return [("kernel", table.counts[Kind.KERNEL]), ("operator", table.counts[Kind.OPERATOR])]
 
         def report() -> None:
+            events = len(table) * file.size_bytes // max(file.read_bytes, 1)
+            if events > most:
+                raise UnreadableError(f"has about {events:,} events; gpumon reads up to {most:,} on this host")
             writer.progress(file.read_bytes, counts)
 
         stream = EventStream(file, report)

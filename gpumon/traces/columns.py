@@ -60,7 +60,7 @@ def write_columns(
         busy, shares, kinds = _bins(columns, 0, duration)
         lanes.append((Lane(CRITICAL_PATH, True, 0, len(columns[0]), busy), shares, kinds))
     for number, indexes in by_lane.items():
-        indexes.sort(key=lambda index: (table.begins[index], -table.ends[index]))
+        table.sort(indexes)
         first = len(columns[0])
         columns[0].extend([table.begins[index] - begin for index in indexes])
         columns[1].extend([table.ends[index] - begin for index in indexes])

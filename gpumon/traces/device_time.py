@@ -234,7 +234,7 @@ def operator_pieces(table: EventTable, lane: int) -> TimePieces:
         if table.lanes[index] == lane
         and (kinds[index] == Kind.OPERATOR or (kinds[index] == Kind.ANNOTATION and is_data[names[index]]))
     ]
-    chosen.sort(key=lambda index: (table.begins[index], -table.ends[index]))
+    table.sort(chosen)
 
     def add(begin: int, end: int, index: int, wait: int | None) -> None:
         owner = index if wait is None else wait

@@ -3,6 +3,7 @@
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 NO_EVENT: Final = -1
@@ -87,7 +88,8 @@ class Intervals:
     def __init__(self, ranges: Sequence[Interval]) -> None:
         self.items: list[Interval] = []
         last = None
-        for item in sorted(ranges, key=lambda item: (item.begin, -item.end)):
+        longest_first = sorted(ranges, key=attrgetter("end"), reverse=True)
+        for item in sorted(longest_first, key=attrgetter("begin")):
             begin = item.begin if last is None else max(item.begin, last)
             if item.end > begin:
                 self.items.append(Interval(begin, item.end, item.event))

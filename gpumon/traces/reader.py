@@ -11,12 +11,14 @@ from gpumon.traces.model import Trace, decode
 READER: Final = Path(__file__).with_name("__main__.py")
 MAX_BYTES: Final = 256 << 20
 """Maximum size of the message with the result."""
+MAX_EVENTS: Final = 20_000_000
+"""A file that will have more is refused as soon as its first events show it."""
 _MIN_MEMORY_BYTES: Final = 1 << 30
-_MEMORY_PER_FILE_BYTE: Final = 0.5
-"""Memory allowed for each byte of the file; an ordinary file takes a quarter of a byte."""
+_MEMORY_PER_FILE_BYTE: Final = 2
+"""Memory allowed for each byte of the file; an ordinary file takes half a byte."""
 _MIN_SECONDS: Final = 60
-_MIN_BYTES_PER_SECOND: Final = 4_000_000
-"""A hostile file may take longer and is rejected; an ordinary file is read ten times as fast."""
+_MIN_BYTES_PER_SECOND: Final = 1_000_000
+"""A hostile file may take longer and is rejected; an ordinary file is read and evaluated ten times as fast."""
 _MAX_COMPRESSION_RATIO: Final = 30
 """Assumed for a compressed file."""
 _REMEDY: Final = "Use a file that torch.profiler's export_chrome_trace() or Kineto wrote."

@@ -182,7 +182,7 @@ class GraphBuilder:
     def _innermost(self, indexes: list[int], step: StepRange) -> list[TimePiece]:
         table, pieces = self._table, list[TimePiece]()
         classes = GPU_CLASSES if self._events else CPU_CLASSES
-        indexes.sort(key=lambda index: (table.begins[index], -table.ends[index]))
+        table.sort(indexes)
 
         def add(begin: int, end: int, index: int, outer: int | None) -> None:
             first, last = max(begin, step.begin), min(end, step.end)

@@ -66,15 +66,14 @@ def render_partial_update(compositor: Compositor) -> "PartialUpdate | None":
     """Render the changed cells of a screen, each by the widget in front; None if no cell has changed."""
     regions = [region.intersection(compositor.size.region) for region in compositor._dirty_regions]  # noqa: SLF001
     compositor._dirty_regions.clear()  # noqa: SLF001 - as the method that this replaces does
+    spans = [*compositor._regions_to_spans(regions)]  # noqa: SLF001
+    top, bottom = (min(spans)[0], max(spans)[0]) if spans else (0, 0)
     placed = [
         _Placed(widget, region, region.intersection(clip))
         for widget, (region, clip) in compositor.visible_widgets.items()
+        if region.y <= bottom and region.bottom > top
     ]
-    changed = [
-        cells
-        for y, begin, end in compositor._regions_to_spans(regions)  # noqa: SLF001
-        for cells in _split(y, begin, end, placed)
-    ]
+    changed = [cells for y, begin, end in spans for cells in _split(y, begin, end, placed)]
     return PartialUpdate(_rendered(changed)) if changed else None
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from gpumon.core.json_fields import object_in
 from gpumon.core.ownership import ownership_problem
+from gpumon.core.state_file import open_regular
 from gpumon.core.text import safe_text
 from gpumon.core.workload_metrics import WorkloadMetric
 from gpumon.workload_runs.interpreter import python_environment
@@ -225,7 +226,8 @@ def _info(file: Path, description: dict[str, Any], origin: str) -> WorkloadInfo 
 def _program(file: Path) -> str:
     program = file.parent / "_programs" / file.name
     try:
-        return program.read_text(encoding="utf-8")
+        with os.fdopen(open_regular(program, os.O_RDONLY), encoding="utf-8") as opened:
+            return opened.read()
     except (OSError, UnicodeDecodeError):
         return ""
 

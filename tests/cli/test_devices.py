@@ -89,9 +89,9 @@ def test_gpus_of_one_kind_are_listed_together(nvml_mock: NvmlMock, tmp_path: Pat
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
     assert sum("GPUs 0, 1: NVIDIA" in text for text in lines) == 1
-    assert "SMs                       132 (16,896 FP32 cores)" in lines
-    assert "L2 cache                  60.0 MiB" in lines
-    assert "Registers per SM          –" in lines
+    assert "SMs                       132 (16,896 FP32 cores)  CUDA" in lines
+    assert "L2 cache                  60.0 MiB  CUDA" in lines
+    assert "Registers per SM          –  CUDA" in lines
     assert [text for text in lines if text.startswith("GPU ")] == [
         f"GPU {index}   {uuid}" for index, uuid in enumerate(uuids)
     ]
@@ -100,9 +100,12 @@ def test_gpus_of_one_kind_are_listed_together(nvml_mock: NvmlMock, tmp_path: Pat
 def test_a_gpu_that_cuda_does_not_list_has_the_reason(nvml_mock: NvmlMock, tmp_path: Path) -> None:
     environment = with_cuda(nvml_mock, tmp_path, uuids_of(nvml_mock)[:1])
     first, second = json.loads(run("devices", "--json", env=environment).stdout)["devices"]
-    assert first["sm_count"] == 132
-    assert second["sm_count"] is None
-    assert "CUDA does not list this GPU" in second["problems"]["sm_count"]["reason"]
+    assert [(gpu["sm_count"], gpu["sm_count_source"]) for gpu in (first, second)] == [(132, "cuda"), (132, "nvml")]
+    assert second["peak_operations_per_second"] == first["peak_operations_per_second"]
+    assert "CUDA does not list this GPU" in second["problems"]["l2_bytes"]["reason"]
+    without = {**environment, "NVML_MOCK_FAULT": "notsupported:nvmlDeviceGetNumGpuCores"}
+    _, second = json.loads(run("devices", "--json", env=without).stdout)["devices"]
+    assert second["sm_count"] is second["sm_count_source"] is None
     assert second["problems"]["core_count"] == second["problems"]["sm_count"]
 
 
@@ -121,4 +124,5 @@ def test_a_cuda_driver_that_fails_costs_only_its_values(
     assert done.returncode == 0
     device = json.loads(done.stdout)["devices"][0]
     assert device["memory_total_bytes"] > 0
-    assert words in device["problems"]["sm_count"]["reason"]
+    assert device["sm_count"] == 132
+    assert words in device["problems"]["l2_bytes"]["reason"]

@@ -160,9 +160,10 @@ def test_what_cannot_work_is_a_sentence(nvml_mock: NvmlMock, tmp_path: Path) -> 
         done = run("exporter", "--listen", f"127.0.0.1:{taken.getsockname()[1]}", env=environment)
     assert done.returncode == 3
     assert "Address already in use" in done.stderr
-    done = run("exporter", "--listen", "127.0.0.1:0", "--tls-certificate", str(tmp_path / "none.pem"), env=environment)
+    os.mkfifo(tmp_path / "pipe")
+    done = run("exporter", "--listen", "127.0.0.1:0", "--tls-certificate", str(tmp_path / "pipe"), env=environment)
     assert done.returncode == 3
-    assert "No such file" in done.stderr
+    assert "pipe: it is not a regular file" in done.stderr
     done = run("exporter", "--textfile", str(tmp_path / "none" / "gpumon.prom"), env=environment)
     assert done.returncode == 3
     assert "cannot be written" in done.stderr

@@ -36,35 +36,38 @@ def in_shell(shell: str, script: str, environment: Environment) -> str:
     return done.stdout
 
 
-def completed_in_bash(
-    words: list[str], environment: Environment, load: str = "source <(gpumon completion bash)"
-) -> set[str]:
-    """What bash offers after the words, the last of which is incomplete."""
-    quoted = " ".join(f"'{word}'" for word in words)
-    script = f"""
-        {load}
-        COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}
-        compopt() {{ :; }}  # outside of a completion, bash has none to change
+def completed_in_bash(environment: Environment, *lines: str) -> list[set[str]]:
+    """What one bash offers after each line, the last word of which is incomplete."""
+    script = """
+        source <(gpumon completion bash)
+        compopt() { :; }  # outside of a completion, bash has none to change
         function=$(complete -p gpumon | sed 's/.*-F \\([^ ]*\\).*/\\1/')
-        "$function" gpumon
-        printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    return set(in_shell("bash", script, environment).split())
+    for line in lines:
+        words = [f"'{word}'" for word in line.split(" ")]
+        script += f"""
+        COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}; COMPREPLY=()
+        "$function" gpumon
+        echo "${{COMPREPLY[@]}}"
+        """
+    return [set(line.split()) for line in in_shell("bash", script, environment).splitlines()]
 
 
 def test_bash_completes_commands_workloads_themes_and_metrics(environment: Environment, tmp_path: Path) -> None:
     file = tmp_path / ".config" / "gpumon" / "config.toml"
     file.parent.mkdir(parents=True)
     file.write_text('[themes.sea]\nprimary = "#048"\n')
-    assert completed_in_bash(["gpumon", "re"], environment) == {"record", "recorder", "replay", "report", "results"}
-    assert completed_in_bash(["gpumon", "run", "mat"], environment) == {"matmul"}
-    assert completed_in_bash(["gpumon", "--theme", ""], environment) == {*BUILT_IN, "sea"}
-    assert completed_in_bash(["gpumon", "demo", "--theme", "hi"], environment) == {"high-contrast"}
-    assert completed_in_bash(["gpumon", "export", "--metrics", "power_watts,power_l"], environment) == {
-        "power_watts,power_limit_watts"
+    expected = {
+        "gpumon re": {"record", "recorder", "replay", "report", "results"},
+        "gpumon run mat": {"matmul"},
+        "gpumon --theme ": {*BUILT_IN, "sea"},
+        "gpumon demo --theme hi": {"high-contrast"},
+        "gpumon export --metrics power_watts,power_l": {"power_watts,power_limit_watts"},
+        "gpumon completion ": {"bash", "zsh", "fish"},
     }
-    assert completed_in_bash(["gpumon", "explain", "--id", "xid-7"], environment) >= {"xid-74", "xid-79"}
-    assert completed_in_bash(["gpumon", "completion", ""], environment) == {"bash", "zsh", "fish"}
+    *offered, errors = completed_in_bash(environment, *expected, "gpumon explain --id xid-7")
+    assert dict(zip(expected, offered, strict=True)) == expected
+    assert errors >= {"xid-74", "xid-79"}
 
 
 def test_zsh_and_fish_load_the_script(environment: Environment) -> None:

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from gpumon.operations.run_report.statistics import paired_change
+from gpumon.core.paired import paired_change
 from tests.probe.children import FAKE_TORCH, environment, waited
 
 PROGRAM = """

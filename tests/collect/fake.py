@@ -195,6 +195,12 @@ _ANSWERS: dict[str, Any] = {
     "nvmlDeviceGetEccMode": [1, 1],
     "nvmlDeviceGetMigMode": [0, 0],
     "nvmlDeviceGetMemoryBusWidth": 6016,
+    "nvmlDeviceGetNumGpuCores": 16_896,
+    "nvmlDeviceGetGridLicensableFeatures": SimpleNamespace(
+        isGridLicenseSupported=1,
+        licensableFeaturesCount=1,
+        gridLicensableFeatures=[SimpleNamespace(featureCode=nvml.VGPU_FEATURE, featureState=1)],
+    ),
     "nvmlDeviceGetRemappedRows": (2, 0, 0, 0),
     "nvmlDeviceGetBAR1MemoryInfo": SimpleNamespace(bar1Total=262_144 * MIB, bar1Used=5 * MIB, bar1Free=262_139 * MIB),
     "nvmlDeviceGetPcieReplayCounter": 3,

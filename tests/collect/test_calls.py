@@ -28,7 +28,7 @@ REVIEWED = frozenset({
     "nvmlDeviceGetVbiosVersion", "nvmlDeviceGetPersistenceMode", "nvmlDeviceGetComputeMode", "nvmlDeviceGetEccMode",
     "nvmlDeviceGetMigMode", "nvmlDeviceGetMemoryBusWidth", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetBAR1MemoryInfo",
     "nvmlDeviceGetPcieReplayCounter", "nvmlDeviceGetFanSpeed", "nvmlDeviceGetEncoderUtilization",
-    "nvmlDeviceGetDecoderUtilization",
+    "nvmlDeviceGetDecoderUtilization", "nvmlDeviceGetNumGpuCores", "nvmlDeviceGetGridLicensableFeatures_v4",
 })  # fmt: skip
 """Symbols of the library that a new driver is asked for. Each was looked at: it reads, it is cheap, it is not known to
 disturb a GPU. A call that is added here needs the same look."""

@@ -39,6 +39,7 @@ def start() -> Iterator[Start]:
     for child in children:
         kill(child.pid)
         child.end()
+        child.close()
 
 
 def seconds_of(action: Callable[[], object]) -> float:

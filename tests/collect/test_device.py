@@ -140,7 +140,7 @@ def test_graphics_and_mps_lists_are_read_rarely(reader: DeviceReader, fake: Fake
     for second in range(int(Period.TEN_SECONDS)):
         assert only_process(read(reader, second)).kinds == (ProcessKind.GRAPHICS,)
     count = fake.count()
-    assert (count[COMPUTE], count[GRAPHICS], count[MPS]) == (10, 1, 1)
+    assert (count[COMPUTE], count[GRAPHICS], count[MPS]) == (6, 1, 1)
 
 
 @pytest.mark.parametrize("refusal", [NOT_SUPPORTED, NO_PERMISSION])
@@ -210,12 +210,16 @@ def test_a_lost_device_is_reported_by_any_call(reader: DeviceReader, fake: FakeN
         read(reader)
 
 
-def test_lists_are_read_about_once_a_second_however_short_the_interval(reader: DeviceReader, fake: FakeNvml) -> None:
+def test_lists_are_read_about_once_a_second_while_a_screen_shows_them(reader: DeviceReader, fake: FakeNvml) -> None:
     for tenth in range(21):
         reader.read(tenth / 10, 1000.0)
     count = fake.count()
-    assert count[COMPUTE] == 4  # at 0.0, 0.1 (CPU is a difference), 1.0 and 1.9 s
+    assert count[COMPUTE] == 3  # at 0.0, 0.1 (CPU is a difference) and 2.0 s
     assert count[GRAPHICS] == 1
+    reader._budget.process_keys = frozenset({reader.identity.key})
+    for tenth in range(21, 61):
+        reader.read(tenth / 10, 1000.0)
+    assert fake.count()[COMPUTE] == 3  # at 3.9, 4.8 and 5.7 s
 
 
 def test_of_old_processes_or_old_memory_nothing_is_subtracted(reader: DeviceReader, fake: FakeNvml) -> None:

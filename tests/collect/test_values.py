@@ -142,7 +142,8 @@ def test_the_bundled_recording_has_a_problem_for_each_missing_value() -> None:
             unknown = [name for name in DEVICE_ATTRIBUTES if getattr(device, name) is None]
             assert set(unknown) <= set(device.problems)
     newest = frames[-1].devices[0]
-    missing = set(METRICS) - set(newest.readings) - {"engine_activity_percent"}  # gpumon reads it since then
+    newer = {"engine_activity_percent", "cores_count", "vgpu_license"}  # gpumon reads them since then
+    missing = set(METRICS) - set(newest.readings) - newer
     assert {newest.problems[name].code for name in missing} <= {ProblemCode.NOT_SUPPORTED}, (
         "all is recorded that there is"
     )

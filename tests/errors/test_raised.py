@@ -38,3 +38,10 @@ def test_code_of_a_package_that_misses_something(message: str, files: tuple[str,
     assert explanation.cause.text == message
     assert explanation.cause.values["raised_by"] == "unsloth_zoo"
     assert "Upgrade unsloth_zoo" in explanation.cause.fixes[0].text
+
+
+def test_a_package_whose_object_lacks_what_the_users_code_asks_for_is_not_broken() -> None:
+    text = traceback("AttributeError: 'Job' object has no attribute 'id'", OWN[0], INSTALLED)
+    asked = text.replace('losses.py", line 7, in call', 'losses.py", line 7, in __getattr__')
+    assert explain_text(text).cause is not None
+    assert explain_text(asked).cause is None

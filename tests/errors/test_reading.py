@@ -68,8 +68,16 @@ def test_an_exception_long_after_another_one_of_the_same_process_is_of_another_r
     text = traceback("ValueError: first") + between + traceback("IndexError: second")
     assert root_text(text) == "IndexError: second"
     assert len(read_log(text).runs) == 2
-    near = traceback("ValueError: first") + between[:2000] + traceback("IndexError: second")
+    near = traceback("ValueError: first") + between[:2000] + "\n" + traceback("IndexError: second", function="main")
     assert root_text(near).startswith("ValueError: first")
+
+
+def test_each_script_that_an_exception_ended_is_a_run() -> None:
+    one, other = traceback("ModuleNotFoundError: No module named 'tabulate'"), traceback("KeyError: 'x'")
+    assert root_text(one + other) == "KeyError: 'x'"
+    assert len(read_log(one + other + one).runs) == 3
+    report = traceback("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", function="main")
+    assert root_text(one + other + report).startswith("ModuleNotFoundError"), "these are ranks"
 
 
 def test_a_restart_begins_a_run() -> None:
@@ -96,6 +104,12 @@ def test_a_program_that_is_started_again_begins_a_run(start: str) -> None:
     text = begin + traceback("ValueError: first") + start + steps(1, 5) + traceback("KeyError: 'x'")
     assert root_text(text) == "KeyError: 'x'"
     assert len(read_log(text).runs) == 2
+
+
+def test_a_program_that_logged_its_exception_begins_a_run_too() -> None:
+    begin = "loading the corpus\nreading the settings\n"
+    first, second = (traceback(text, function="submit") for text in ("OSError: no source", "KeyError: 'x'"))
+    assert root_text(f"{begin}ERROR: failed\n{first}{begin}ERROR: failed\n{second}") == "KeyError: 'x'"
 
 
 def test_a_run_that_succeeds_after_a_restart_is_healthy() -> None:
@@ -128,6 +142,22 @@ def test_what_is_raised_while_a_probe_is_handled_says_more() -> None:
     joint = "\nDuring handling of the above exception, another exception occurred:\n\n"
     text = traceback("KeyError: 'a'") + joint + traceback("ValueError: unknown option a")
     assert root_text(text) == "ValueError: unknown option a"
+
+
+def test_what_a_library_handled_while_a_signal_was_reported_is_no_cause() -> None:
+    joint = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    signal = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 47 got signal: 1"
+    probe = traceback("KeyError: 30", function="isEnabledFor").replace(
+        "/home/user/train.py", "/usr/lib/python3.8/log.py"
+    )
+    assert root_text(joint.join((traceback(signal), probe, traceback(signal)))) == signal
+
+
+def test_an_exception_without_a_message_says_no_more_than_the_one_before() -> None:
+    joint = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    text = traceback("ModuleNotFoundError: No module named 'core._math'") + joint + traceback("ImportError: ")
+    assert root_text(text) == "ModuleNotFoundError: No module named 'core._math'"
+    assert root_text(traceback("AssertionError") + "job.sh: line 3: 8f: command not found\n") == "AssertionError"
 
 
 def test_the_error_of_a_worker_is_the_one_that_it_raised() -> None:
@@ -183,6 +213,22 @@ def test_ranks_are_compared() -> None:
 
 
 @pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        ("ModuleNotFoundError: No module named 'user.data'", "Start the program in the folder that contains user"),
+        ("ImportError: cannot import name 'f' from 'm' (/home/user/m.py)", "Define f in user/m.py, or import it"),
+        ("TypeError: bad operand: 'builtin_function_or_method' and 'float'", "Call the function at user/train.py:12"),
+        ("TypeError: expected str, not NoneType", "Find why a value at user/train.py:12 is None"),
+        ("ValueError: too many values to unpack (expected 2)", "Take as many values at user/train.py:12"),
+    ],
+)
+def test_the_first_thing_to_do_about_an_exception_without_an_entry(message: str, advice: str) -> None:
+    given = answer(traceback(message)).do
+    assert given is not None
+    assert advice in given.text
+
+
+@pytest.mark.parametrize(
     ("message", "quote"),
     [
         (
@@ -191,6 +237,8 @@ def test_ranks_are_compared() -> None:
         ),
         ("CUDA error\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1", ""),
         ("value is 3", ""),
+        ("inconsistent use of tabs", ""),
+        ("found no algorithm to run a convolution, address already in use", ""),
         ("Did you run some functions before?", ""),
     ],
 )

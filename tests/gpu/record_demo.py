@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -172,8 +172,9 @@ def merge(first: Path, second: Path, out: Path) -> None:
 
 def frames(path: Path) -> Iterator[Frame]:
     """The frames of a recording."""
-    for record in RecordingReader(path):
-        yield record.frame
+    with closing(RecordingReader(path)) as reader:
+        for record in reader:
+            yield record.frame
 
 
 def side_by_side(one: Frame, two: Frame) -> Frame:

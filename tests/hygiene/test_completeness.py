@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def classes() -> Iterator[tuple[str, Path]]:
     """The name and the file of every class of gpumon and of the workloads."""
     for folder in ("gpumon", "workloads"):
-        for path in (ROOT / folder).rglob("*.py"):
+        for path in (path for path in (ROOT / folder).rglob("*.py") if not path.is_symlink()):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.ClassDef):
                     yield node.name, path.relative_to(ROOT)

@@ -72,7 +72,7 @@ def build(folder: Path, old: bool = False) -> NvmlMock:
         return NvmlMock(folder)
     cc = compiler()
     assert cc is not None, "there is no C compiler"
-    options = ["-std=gnu11", "-O1", "-w", "-fPIC", "-shared", "-fvisibility=hidden", f"-Wl,-soname,{LIBRARY}"]
+    options = ["-std=gnu11", "-O0", "-w", "-fPIC", "-shared", "-fvisibility=hidden", f"-Wl,-soname,{LIBRARY}"]
     options += ["-DNVML_MOCK_OLD"] if old else []
     command = [cc, *options, "-o", str(folder / LIBRARY), str(HERE / "nvml_mock.c"), "-lm", "-lpthread"]
     subprocess.run(command, check=True, capture_output=True)

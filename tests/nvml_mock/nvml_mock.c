@@ -54,6 +54,7 @@ typedef struct { uint version, domain, bus, device, pciDeviceId, pciSubSystemId,
 typedef nvmlPciInfoExt_v1_t nvmlPciInfoExt_t;
 typedef struct { unsigned long long l1Cache, l2Cache, deviceMemory, registerFile; } nvmlEccErrorCounts_t;
 typedef struct { uint gpu, memory; } nvmlUtilization_t;
+typedef struct { int isGridLicenseSupported; uint licensableFeaturesCount; struct { uint featureCode, featureState; char licenseInfo[128], productName[128]; uint featureEnabled, expiry[4]; } gridLicensableFeatures[3]; } nvmlGridLicensableFeatures_t;
 typedef struct { unsigned long long total, free, used; } nvmlMemory_t;
 typedef struct { uint version; unsigned long long total, reserved, free, used; } nvmlMemory_v2_t;
 typedef struct { unsigned long long bar1Total, bar1Free, bar1Used; } nvmlBAR1Memory_t;
@@ -555,6 +556,7 @@ API nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t d, nvmlDeviceArchitectur
 API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t d, int *a, int *b) { ENTER_DEV(d); NEED(a && b); *a = g_cc[0]; *b = g_cc[1]; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = 16896; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = 6016; return NVML_SUCCESS; }
+API nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t d, nvmlGridLicensableFeatures_t *v) { ENTER_DEV(d); NEED(v); memset(v, 0, sizeof *v); return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetBusType(nvmlDevice_t d, nvmlBusType_t *v) { ENTER_DEV(d); NEED(v); *v = 2; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetPowerSource(nvmlDevice_t d, nvmlPowerSource_t *v) { ENTER_DEV(d); NEED(v); *v = 0; return NVML_SUCCESS; }
 API nvmlReturn_t nvmlDeviceGetIrqNum(nvmlDevice_t d, u32 *v) { ENTER_DEV(d); NEED(v); *v = 300 + (u32)d->idx; return NVML_SUCCESS; }

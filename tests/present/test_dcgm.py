@@ -38,10 +38,12 @@ def values(state: HostState, name: str) -> list[float]:
 
 def test_units_are_those_of_dcgm() -> None:
     readings = {"clock_sm_hertz": 1.98e9, "memory_used_bytes": 3 << 30, "energy_joules": 2.5, "sm_activity_percent": 40}
+    readings |= {"nvlink_transmit_bytes_per_second": 1024e6, "nvlink_receive_bytes_per_second": 2048e6}
     state = state_of(builders.frame(devices=(builders.device(readings=readings),)))
     assert values(state, "DCGM_FI_DEV_SM_CLOCK") == [1980]
     assert values(state, "DCGM_FI_DEV_FB_USED") == [3072]
     assert values(state, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION") == [pytest.approx(2500)]
+    assert values(state, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL") == [3000]
     assert values(state, "DCGM_FI_PROF_SM_ACTIVE") == [pytest.approx(0.4)]
 
 

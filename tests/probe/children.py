@@ -22,25 +22,25 @@ PATIENCE = 20.0
 
 @cache
 def pythons() -> list[str]:
-    """The interpreters to try: this one, then those on PATH and in GPUMON_TEST_PYTHONS, the oldest first."""
-    named = [f"python3.{minor}" for minor in range(8, 15)] + os.environ.get("GPUMON_TEST_PYTHONS", "").split(os.pathsep)
-    result = {_version(path): path for path in filter(None, map(shutil.which, named))}
-    others = sorted(result.keys() - {"", _version()}, key=lambda version: int(version.split()[1]))
-    return [sys.executable, *(result[version] for version in others)]
+    """The interpreters to try: this one, then those on PATH and in GPUMON_TEST_PYTHONS, the oldest first.
+
+    None is started, since every worker of pytest asks; a script may be a shim for a version that is not there.
+    """
+    names = [f"python3.{minor}" for minor in range(8, 15) if minor != sys.version_info.minor]
+    found = [path for path in map(shutil.which, names) if path and _is_program(path)]
+    given = filter(None, map(shutil.which, os.environ.get("GPUMON_TEST_PYTHONS", "").split(os.pathsep)))
+    return list(dict.fromkeys((sys.executable, *found, *given)))
 
 
 def python2() -> str | None:
     """A Python 2.7, if there is one on PATH."""
     path = shutil.which("python2.7")
-    is_there = path and subprocess.run([path, "-c", "pass"], capture_output=True, check=False).returncode == 0
-    return path if is_there else None
+    return path if path and _is_program(path) else None
 
 
-def _version(python: str = sys.executable) -> str:
-    """Its version, empty if it cannot be started: what stands on PATH may only be a shim."""
-    asked = [python, "-c", "import sys; print(*sys.version_info[:2])"]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
+def _is_program(path: str) -> bool:
+    with Path(path).open("rb") as file:
+        return file.read(2) != b"#!"
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:

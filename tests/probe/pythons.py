@@ -12,11 +12,9 @@ import pytest
 def _candidates() -> Iterator[str]:
     if "GPUMON_TEST_PYTHON314" in os.environ:
         yield os.environ["GPUMON_TEST_PYTHON314"]
-    yield sys.executable
-    for name in ("python3.14", "python3.15"):
-        result = shutil.which(name)
-        if result is not None:
-            yield result
+    if sys.version_info >= (3, 14):
+        yield sys.executable
+    yield from filter(None, map(shutil.which, ("python3.14", "python3.15")))
 
 
 def _is_new(python: str) -> bool:

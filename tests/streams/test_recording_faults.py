@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,7 @@ def test_a_hole_of_ten_gigabytes_is_the_end_and_is_not_held(tmp_path: Path, monk
     assert f"first at byte {whole}" in reader.problem.reason
     assert "no line ends there" in reader.problem.reason
     reader.scan(lambda: False)
+    reader.close()
     assert reader.duration_seconds == 2
 
 
@@ -133,6 +135,7 @@ def test_a_line_of_countless_values_is_not_decoded(tmp_path: Path, filler: str) 
     assert seconds == [0, 1]
     assert str(reader.problem) == f"1 damaged line was skipped, the first at byte {len(first)}."
     assert peak < 4 * MAX_LINE_BYTES
+    reader.close()
 
 
 def test_a_frame_of_thousands_of_processes_is_read(tmp_path: Path) -> None:
@@ -140,7 +143,8 @@ def test_a_frame_of_thousands_of_processes_is_read(tmp_path: Path) -> None:
     crowded = frame(devices=tuple(device(index, processes=processes) for index in range(8)))
     path = tmp_path / "day.jsonl"
     path.write_text(f"{encode(crowded)}\n")
-    assert next(iter(RecordingReader(path))).frame == crowded
+    with closing(RecordingReader(path)) as reader:
+        assert next(iter(reader)).frame == crowded
 
 
 @pytest.mark.sampled(2)
@@ -163,6 +167,7 @@ def test_a_gap_without_frames_ends_the_recording(
     assert "Nothing can be read after byte" in reader.problem.reason
     assert peak < 1 << 20
     reader.scan(lambda: False, 1 << 62)
+    reader.close()
     assert reader.duration_seconds == 0
     path.write_bytes(write(line.encode() * (2 << 20)))
     with pytest.raises(CommandError, match="is not a recording"):

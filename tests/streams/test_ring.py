@@ -55,6 +55,7 @@ def test_every_moment_comes_from_the_finest_tier_that_has_it(full: Path) -> None
     assert seen(reader, (250.0, 290.0, 10.0)) == [(float(at), 10.0) for at in range(250, 300, 10)]
     assert seen(reader, (95.0, 95.0, 0.0)) == [(60.0, 60.0)]
     assert reader.seconds_at(START + 123.0) == 123.0
+    reader.close()
 
 
 def test_a_moment_opens_paused_at_its_frame(full: Path) -> None:
@@ -117,7 +118,9 @@ def test_a_disk_without_space_is_a_sentence(tmp_path: Path) -> None:
     writer = RingWriter(tmp_path, 7, 1e9, 1e18)
     with pytest.raises(CommandError, match="free"):
         writer.sync(START)
-    writer.write(EVENTS, START, b"{}\n")
+    with pytest.raises(CommandError, match="free"):
+        writer.write(EVENTS, START, b"{}\n")
+    assert not any(tmp_path.iterdir())
     with pytest.raises(CommandError, match="There is no recording"):
         RingReader(tmp_path)
     with pytest.raises(CommandError, match="gpumon recorder"):

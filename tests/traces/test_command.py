@@ -13,8 +13,8 @@ ENVIRONMENT = {**os.environ, "COLUMNS": "100"}
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return training().write(tmp_path / "trace.json")
+def path(short_path: Path) -> Path:
+    return training().write(short_path / "trace.json")
 
 
 def test_text(path: Path) -> None:

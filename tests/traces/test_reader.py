@@ -105,6 +105,14 @@ def test_more_than_its_memory_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     assert "needs more memory" in refusal(path)
 
 
+def test_a_file_with_too_many_events_is_refused_at_its_first_ones(tmp_path: Path) -> None:
+    path = tmp_path / "large.json"
+    event = '{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 1, "pid": 1, "tid": 1},'
+    path.write_text('{"traceEvents": [' + event * 60_000)
+    os.truncate(path, 10 << 30)
+    assert "events; gpumon reads up to" in refusal(path)
+
+
 @pytest.mark.long
 def test_reading_can_be_cancelled(tmp_path: Path) -> None:
     path = training(5000).write(tmp_path / "trace.json")

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 from typing import Any
+from weakref import WeakSet
 
 import pytest
+from rich.console import RenderableType
+from textual._compositor import Compositor
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 
@@ -28,6 +31,28 @@ def stylesheets_parsed_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stylesheet, "_parse_rules", parse_once)
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def opened() -> Iterator[WeakSet[Compositor]]:
+    """Renders a screen of a pilot when it opens and when a test reads it: no terminal shows what is in between.
+
+    One that is not among those that have been opened is rendered at its next change; a dialog, which needs the screens
+    behind it, at every one.
+    """
+    opened: WeakSet[Compositor] = WeakSet()
+    render = Compositor.render_update
+
+    def render_update(self: Compositor, full: bool = False, **options: Any) -> RenderableType | None:  # noqa: ANN401
+        if full or self not in opened or options.get("screen_stack"):
+            opened.add(self)
+            return render(self, full, **options)
+        self._dirty_regions.clear()
+        return None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Compositor, "render_update", render_update)
+        yield opened
 
 
 @pytest.fixture(autouse=True)

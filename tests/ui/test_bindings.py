@@ -4,9 +4,11 @@ import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import pytest
-from textual.command import CommandPalette
+from textual._compositor import Compositor
+from textual.command import CommandPalette, Hit
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -212,11 +214,16 @@ async def test_the_palette_finds_gpus_charts_errors_themes_and_pages() -> None:
             ("docs tables", "Tables and filters", PageScreen),
             ("theme light", "", OverviewScreen),
         ):
-            await run_command(pilot, query)
-            assert isinstance(app.screen, kind), query
+            commands = GpumonCommands(app.screen)
+            await commands.startup()
+            hits = [hit async for hit in commands.search(query) if isinstance(hit, Hit)]
+            max(hits, key=lambda hit: hit.score).command()
+            await until(pilot, lambda kind=kind: isinstance(app.screen, kind), query)  # type: ignore[misc]
             await seen(pilot, title)
             await pilot.press("escape")
-        assert app.theme == "light"
+        await until(pilot, lambda: app.theme == "light")
+        await run_command(pilot, "xid 79")
+        await seen(pilot, "fallen off the bus")
         await pilot.press("ctrl+p", *"zzz")
         await until(pilot, lambda: "No matches found" in app.export_screenshot().replace("&#160;", " "))
 
@@ -249,12 +256,13 @@ async def test_a_screenshot_is_saved_and_says_where(
         assert "Palette" not in text.read_text().splitlines()[0], "it has closed"
 
 
-async def test_ctrl_l_draws_every_line_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ctrl_l_draws_every_line_again(monkeypatch: pytest.MonkeyPatch, opened: WeakSet[Compositor]) -> None:
     stream = FakeLive()
     app = app_on(stream)
     async with app.run_test(size=(80, 24)) as pilot:
         stream.put(machine())
         await pilot.pause()
+        opened.clear()
         updates: list[Any] = []
         monkeypatch.setattr(app, "_display", lambda _, update: updates.append(update))
         await pilot.pause()

@@ -351,7 +351,7 @@ def test_all_that_it_has_started_is_gone_after_its_end(stage: Stage, end: str, m
 
 def test_no_descriptor_and_no_zombie_is_left(stage: Stage) -> None:
     before, others = descriptors(), {*tree(os.getpid())}  # a command of an earlier test may have left one
-    for number in range(20):
+    for number in range(6):
         play = stage.play(stage.request(["os._exit(0)", FINE, HOLD][number % 3]))
         if number % 3 == 2:
             play.child.cancel()

@@ -184,7 +184,7 @@ def test_of_equally_fast_precisions_the_one_without_a_loss_scale_is_recommended(
     rows = {"fp32": measured(100), "fp16": measured(303, "fp16"), "bf16": measured(300, "bf16", peak=60)}
     assert verdict("precision", **rows) == "Use bf16: 3.00x faster than fp32, with 60% of its peak memory."
     rows = {"fp32": measured(100), "bf16": measured(50, "bf16")}
-    assert verdict("precision", **rows) == "Stay with fp32: no other precision is faster here."
+    assert verdict("precision", **rows) == "Stay with fp32: no other precision is shown to be faster here."
 
 
 def test_compilation_is_recommended_with_what_it_costs() -> None:
@@ -192,12 +192,35 @@ def test_compilation_is_recommended_with_what_it_costs() -> None:
     text = "Use torch.compile: 2.00x faster than eager. The first step takes 20 s longer, which 500 steps win back."
     assert verdict("compile", **rows) == text
     rows = {"eager": measured(100), "compiled": measured(80)}
-    assert verdict("compile", **rows) == "Stay with eager: compiled, a step takes 1.25x the time."
+    assert verdict("compile", **rows) == "Stay with eager: compiled is 1.25x slower than eager."
 
 
 def test_the_smallest_batch_near_the_best_is_recommended() -> None:
     rows = {"batch 8": measured(50), "batch 16": measured(92), "batch 32": measured(100)}
-    assert verdict("batch", **rows).startswith("Use batch 16: 92 samples/s, 92% of the best.")
+    assert verdict("batch", **rows).startswith(
+        "Use batch 16: 92 samples/s, 92% of the best, 1.84x faster than batch 8."
+    )
+
+
+def test_variants_run_in_turns_and_noise_is_no_difference() -> None:
+    """The speeds are planted: rounds of A B B A with a drift that both share."""
+    kit = load_workload("_kit.training_run")
+    context = SimpleNamespace(stopping=False, progress=lambda *_: None)
+    order: list[int] = []
+
+    def text(speeds: tuple[float, float], noise: float) -> str:
+        def run(row: int) -> object:
+            order.append(row)
+            drift = 1 + 0.02 * len(order) + noise * (1, 1, -1, -1, 1, -1, 1, -1)[len(order) - 1]
+            return measured(speeds[row] * drift, ("fp32", "bf16")[row])
+
+        order.clear()
+        rows = kit.in_turns(context, [run(0), run(1)], run)
+        assert order == [0, 1, 1, 0, 0, 1, 1, 0]
+        return verdict("precision", fp32=rows[0], bf16=rows[1])
+
+    assert text((100, 200), 0.02).startswith("Use bf16: 2.00x faster than fp32 (1.92x to 2.08x)")
+    assert text((100, 107), 0.2) == "Stay with fp32: no other precision is shown to be faster here."
 
 
 def test_a_cpu_gets_the_threads_and_the_precision_that_are_fastest() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Optional
 
 from _kit.models import Model
-from _kit.training_run import Measured, limit_of, options_text
+from _kit.training_run import Measured, change_of, is_faster, limit_of, options_text
 
 if TYPE_CHECKING:
     from _kit.context import Context
@@ -69,28 +69,27 @@ def variants_verdict(compare: str, rows: list[tuple[str, Measured]]) -> str:
     if len(rows) == 1:
         case, only = rows[0]
         return f"Only {case} could be measured: {only.samples_per_second:,.4g} samples/s."
-    best = max(only.samples_per_second for _, only in rows)
+    base_case, base = rows[0]
+    better = [rows[0], *(row for row in rows[1:] if is_faster(row[1], base))]
+    best = max(only.samples_per_second for _, only in better)
     if compare == "batch":
-        case, chosen = next(row for row in rows if row[1].samples_per_second >= KNEE * best)
+        case, chosen = next(row for row in better if row[1].samples_per_second >= KNEE * best)
+        gain = "" if chosen is base else f", {_faster(chosen, base, base_case)}"
         return (
             f"Use {case}: {chosen.samples_per_second:,.4g} samples/s, {chosen.samples_per_second / best:.0%} of the "
-            "best. Larger batches cost memory for little speed; gpumon run batch finds the largest that fits."
+            f"best{gain}. Larger batches cost memory for little speed; gpumon run batch finds the largest that fits."
         )
-    base_case, base = rows[0]
-    near = [row for row in rows if row[1].samples_per_second >= max(_NEAR * best, base.samples_per_second)]
+    near = [row for row in better if row[1].samples_per_second >= _NEAR * best]
     if compare == "precision":
         near.sort(key=lambda row: _PREFERRED.index(row[1].options.precision))
     case, chosen = near[0]
-    others = [row for row in rows if row[0] != case]
     if compare == "compile" and case == "compiled":
-        return f"Use torch.compile: {_faster(chosen, base)} than eager. {_pays_off(chosen, base)}"
+        return f"Use torch.compile: {_faster(chosen, base, base_case)}. {_pays_off(chosen, base)}"
     if compare == "compile":
-        return (
-            f"Stay with eager: compiled, a step takes {others[0][1].step_seconds / chosen.step_seconds:.2f}x the time."
-        )
+        return f"Stay with eager: compiled is {_faster(rows[1][1], base, base_case)}."
     if case == base_case:
-        return f"Stay with {case}: no other precision is faster here."
-    return f"Use {case}: {_faster(chosen, base)} than {base_case}{_memory_text(chosen, base)}."
+        return f"Stay with {case}: no other precision is shown to be faster here."
+    return f"Use {case}: {_faster(chosen, base, base_case)}{_memory_text(chosen, base)}."
 
 
 def utilization_verdict(rows: list[tuple[str, Measured]], peak: Optional[float]) -> str:
@@ -100,14 +99,17 @@ def utilization_verdict(rows: list[tuple[str, Measured]], peak: Optional[float])
         rows: Case and measurement of each variant, the settings of the run first.
         peak: Operations per second at the maximum clock; None if unknown, as on the CPU.
     """
-    base = rows[0][1].flops_per_second
+    base = rows[0][1]
 
     def text(case: str, measured: Measured) -> str:
         rate = measured.flops_per_second
-        share = f"{rate / base:.2f}x" if peak is None else f"{rate / peak:.0%} of the peak, {rate / base:.2f}x"
-        return f"{case} {share}"
+        share = f"{rate / base.flops_per_second:.2f}x"
+        share = share if peak is None else f"{rate / peak:.0%} of the peak, {share}"
+        interval = "" if measured is base else _interval(measured, base)
+        return f"{case} {share} ({interval})" if interval else f"{case} {share}"
 
-    better = [row for row in rows[1:] if row[1].flops_per_second * _NEAR >= base]
+    better = [row for row in rows[1:] if row[1].flops_per_second * _NEAR >= base.flops_per_second]
+    better = [row for row in better if is_faster(row[1], base)]
     measured = "; ".join(text(*row) for row in rows)
     if not better:
         return f"Nothing raises the utilization here: {measured}. Find a larger batch with gpumon run batch."
@@ -136,13 +138,13 @@ def device_verdict(context: Context, model: Model, rows: list[tuple[str, Measure
     fastest = max((row for _, row in plain), key=lambda row: row.samples_per_second, default=best)
     if len(plain) > 1:
         (one, first), (several, second) = plain[0], plain[-1]
-        sentences.append(f"{several} are {_faster(second, first)} than {one}.")
-        if second.samples_per_second < first.samples_per_second * _NEAR:
+        sentences.append(f"{several} are {_faster(second, first, one)}.")
+        if second.samples_per_second < first.samples_per_second * _NEAR and is_faster(first, second):
             sentences.append("Use fewer threads: torch.set_num_threads(1).")
     if halves and plain:
-        is_faster = halves[0].samples_per_second > fastest.samples_per_second / _NEAR
-        what = f"bf16 is {_faster(halves[0], fastest)} than fp32: use it."
-        sentences.append(what if is_faster else "bf16 is not faster on this CPU.")
+        is_better = halves[0].samples_per_second * _NEAR > fastest.samples_per_second and is_faster(halves[0], fastest)
+        what = f"bf16 is {_faster(halves[0], fastest, 'fp32')}: use it."
+        sentences.append(what if is_better else "bf16 is not faster on this CPU.")
     share = fastest.flops_per_second / product
     reached = f"{fastest.options.precision} reaches {share:.0%} of a large matrix product on this CPU"
     if share >= _HIGH_SHARE:
@@ -166,17 +168,32 @@ def _gpu_against_cpu(context: Context, rows: list[tuple[str, Measured]], case: s
     batch = "" if cpu.batch_size == gpu.batch_size else f", batch {cpu.batch_size}"
     text = f"{gpu.samples_per_second:,.4g} samples/s on the GPU ({options_text(gpu.options)}), "
     text += f"{cpu.samples_per_second:,.4g} on the CPU ({cpu.options.precision}, {threads} threads{batch})"
-    if ratio < 1 / _NEAR:
+    if ratio < 1 / _NEAR or not is_faster(gpu, cpu):
         return f"Train this model on the CPU, or use a larger batch: {text}."
+    interval = f" ({_interval(gpu, cpu)})" if gpu.runs else ""
     hours = _duration_text(_SAMPLES / cpu.samples_per_second), _duration_text(_SAMPLES / gpu.samples_per_second)
     return (
-        f"Train on the GPU, {ratio:,.3g}x faster: {text}. {_SAMPLES:,} samples take {hours[1]} instead of {hours[0]}."
+        f"Train on the GPU, {ratio:,.3g}x faster{interval}: {text}. {_SAMPLES:,} samples take {hours[1]} instead of "
+        f"{hours[0]}."
     )
 
 
-def _faster(chosen: Measured, base: Measured) -> str:
-    ratio = chosen.samples_per_second / base.samples_per_second
-    return f"{ratio:.2f}x faster" if ratio >= 1 else f"{1 / ratio:.2f}x slower"
+def _faster(chosen: Measured, base: Measured, base_case: str) -> str:
+    """Returns how the speeds compare, with the interval of 95 % if both ran in turns."""
+    change = change_of(base, chosen)
+    if change is not None and not change.is_shown:
+        return f"not shown to differ from {base_case} ({_interval(chosen, base)} its speed)"
+    fast, slow, word = (chosen, base, "faster") if is_faster(chosen, base) else (base, chosen, "slower")
+    change = change_of(slow, fast)
+    if change is None:
+        return f"{fast.flops_per_second / slow.flops_per_second:.2f}x {word} than {base_case}"
+    return f"{1 / (1 + change.change):.2f}x {word} than {base_case} ({_interval(fast, slow)})"
+
+
+def _interval(new: Measured, base: Measured) -> str:
+    """Returns the interval of the ratio of two speeds; empty if they did not run in turns."""
+    change = change_of(base, new)
+    return "" if change is None else f"{1 / (1 + change.high):.2f}x to {1 / (1 + change.low):.2f}x"
 
 
 def _memory_text(chosen: Measured, base: Measured) -> str:

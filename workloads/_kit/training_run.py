@@ -7,12 +7,14 @@ import gc
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import log
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from _kit import HIGHER, LOWER, DeclaredMetric, peaks
 from _kit.memory import peak_resident_bytes, reset_peak_resident
 from _kit.models import Model
+from _kit.paired import RelativeChange, paired_change
 from _kit.timing import median
 from _kit.training import PartTimer, StepOptions, Trainer, float32_mode, prepare, why_not
 
@@ -33,6 +35,9 @@ _BATCHES = 2
 """Different batches, used in turn."""
 _DIFFERENT_SAMPLES = 64
 """More than these take long to make and train no slower or faster."""
+_ROUNDS = 2
+"""Rounds of A B B A of variants that are compared."""
+RUNS = 2 * _ROUNDS
 _WARM_UP_STEPS = 3
 _WARM_UP_SECONDS = 0.5
 _BLOCKS = 5
@@ -73,6 +78,7 @@ class Measured:
         part_seconds: Duration of each part of a step; see ``training.PARTS``.
         peak_bytes: Peak of allocated device memory; on the CPU, of the process's resident memory; None if unknown.
         overflows: Steps that the GradScaler skipped.
+        runs: Of variants that ran in turns: number of each run, and the seconds of one floating-point operation.
     """
 
     options: StepOptions
@@ -84,6 +90,7 @@ class Measured:
     part_seconds: dict[str, float]
     peak_bytes: Optional[int]
     overflows: int
+    runs: tuple[tuple[int, float], ...] = ()
 
     @property
     def samples_per_second(self) -> float:
@@ -94,6 +101,47 @@ class Measured:
     def flops_per_second(self) -> float:
         """Floating-point operations per second."""
         return self.step_flops / self.step_seconds
+
+
+def in_turns(context: Context, rows: list[Measured], again: Callable[[int], Measured]) -> list[Measured]:
+    """Repeats the measurements of variants, so that each pair of them ran in rounds of A B B A.
+
+    Args:
+        context: The run. If it is to stop, the first measurements are returned.
+        rows: The first measurements, in order.
+        again: Measures the variant with this number again.
+    """
+    count = len(rows)
+    order = [*range(count), *reversed(range(count))] * _ROUNDS
+    runs: list[list[Measured]] = [[row] for row in rows]
+    numbers = [[number for number, row in enumerate(order) if row == chosen] for chosen in range(count)]
+    for done, row in enumerate(order[count:], count):
+        context.progress(done, len(order))
+        if context.stopping:
+            return rows
+        runs[row].append(again(row))
+    return [
+        replace(
+            of_row[0],
+            step_seconds=median([run.step_seconds for run in of_row]),
+            repetitions=sum(run.repetitions for run in of_row),
+            overflows=sum(run.overflows for run in of_row),
+            runs=tuple((number, 1 / run.flops_per_second) for number, run in zip(numbers[row], of_row)),
+        )
+        for row, of_row in enumerate(runs)
+    ]
+
+
+def change_of(base: Measured, new: Measured) -> Optional[RelativeChange]:
+    """The change of the time of an operation from one variant to another; None if they did not run in turns."""
+    runs = sorted((number, log(seconds), row is new) for row in (base, new) for number, seconds in row.runs)
+    return paired_change([run[1] for run in runs], [run[2] for run in runs]) if runs else None
+
+
+def is_faster(new: Measured, base: Measured) -> bool:
+    """Whether a variant is faster than another, and its difference is shown."""
+    change = change_of(base, new)
+    return new.flops_per_second > base.flops_per_second and (change is None or change.is_shown)
 
 
 def measure(

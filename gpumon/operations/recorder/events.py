@@ -4,6 +4,7 @@ import io
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import Enum
 from math import inf
 from pathlib import Path
@@ -153,7 +154,7 @@ def ended_processes(source: Path, since: float, problems: list[Problem]) -> list
         ended = _ended_in_file(source, problems)
     else:
         known = process_events(read_events(source, since, problems))
-        ended = known.ended + [process._replace(how="host restarted") for process in known.lost]
+        ended = known.ended + [replace(process, how="host restarted") for process in known.lost]
     return [process for process in ended if process.end_seconds >= since]
 
 

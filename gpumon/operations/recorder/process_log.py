@@ -1,7 +1,8 @@
 """A log of the processes that use GPUs: when each began and ended, and what it did with its GPUs meanwhile."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final
 
 from gpumon.core.device_use import IDLE_PERCENT, NO_WORK_PERCENT
 from gpumon.core.json_fields import Json
@@ -11,7 +12,8 @@ _MAX_GAP_SECONDS: Final = 120.0
 """A longer time between two frames was not measured."""
 
 
-class GpuTime(NamedTuple):
+@dataclass(slots=True)
+class GpuTime:
     """What a process did on one GPU.
 
     Attributes:
@@ -39,7 +41,8 @@ class GpuTime(NamedTuple):
     total_bytes: float = 0.0
 
 
-class LoggedProcess(NamedTuple):
+@dataclass(slots=True)
+class LoggedProcess:
     """A process that used GPUs.
 
     Attributes:
@@ -94,10 +97,11 @@ class ProcessLog:
             if device.get("processes") is None or device["state"] != DeviceState.OK.value:
                 seen |= {process.pid for process in self.running.values() if any(g.uuid == key for g in process.gpus)}
                 continue
+            used = _gpu_time(device, key, now, seconds)
             for raw in device["processes"]:
                 if raw["kinds"] != [ProcessKind.GRAPHICS.value]:
                     seen.add(raw["pid"])
-                    yield from self._add(raw, device, key, now, seconds)
+                    yield from self._add(raw, used, now)
         for pid in self.running.keys() - seen:
             self._gone[pid] = self.running.pop(pid)
         yield from self._ended(now)
@@ -106,7 +110,8 @@ class ProcessLog:
         """Continue with the processes that an earlier recorder has left."""
         self.running = {process.pid: process for process in processes}
 
-    def _add(self, raw: Json, device: Json, key: str, now: float, seconds: float) -> Iterator[LoggedProcess]:
+    def _add(self, raw: Json, used: GpuTime, now: float) -> Iterator[LoggedProcess]:
+        """Add to a process in place, since each second does it for every process, what its GPU did meanwhile."""
         pid, ticks = raw["pid"], raw.get("start_ticks") or 0
         process = self.running.get(pid) or self._gone.pop(pid, None)
         if process is not None and process.start_ticks and ticks and process.start_ticks != ticks:
@@ -116,16 +121,23 @@ class ProcessLog:
         is_new = process is None
         if process is None:
             process = LoggedProcess(pid, begin_seconds=now)
-        gpus = {gpu.uuid: gpu for gpu in process.gpus}
-        gpu = gpus.get(key) or GpuTime(key, str(device["index"]), now)
-        gpus[key] = _later(gpu, device, raw.get("memory_bytes") or 0, seconds if key in gpus else 0.0)
-        self.running[pid] = process = process._replace(
-            start_ticks=ticks or process.start_ticks,
-            user=raw.get("user") or process.user,
-            command=raw.get("command") or process.command,
-            end_seconds=now,
-            gpus=tuple(gpus.values()),
-        )
+        gpu = next((gpu for gpu in process.gpus if gpu.uuid == used.uuid), None)
+        if gpu is None:
+            gpu = GpuTime(used.uuid, used.label, now)
+            process.gpus += (gpu,)
+        else:
+            gpu.seconds += used.seconds
+            gpu.busy_seconds += used.busy_seconds
+            gpu.sm_seconds += used.sm_seconds
+            gpu.sm_measured_seconds += used.sm_measured_seconds
+            gpu.idle_seconds += used.idle_seconds
+        gpu.peak_bytes = max(gpu.peak_bytes, raw.get("memory_bytes") or 0)
+        gpu.total_bytes = used.total_bytes or gpu.total_bytes
+        process.start_ticks = ticks or process.start_ticks
+        process.user = raw.get("user") or process.user
+        process.command = raw.get("command") or process.command
+        process.end_seconds = now
+        self.running[pid] = process
         if is_new:
             yield process
 
@@ -134,19 +146,21 @@ class ProcessLog:
             how = self._how(process, now - process.end_seconds)
             if how is not None or pid == is_replaced:
                 del self._gone[pid]
-                yield process._replace(how=how or "ended")
+                yield replace(process, how=how or "ended")
 
 
-def _later(gpu: GpuTime, device: Json, memory_bytes: float, seconds: float) -> GpuTime:
-    """What a process did on a GPU, with the time since the frame before."""
+def _gpu_time(device: Json, key: str, now: float, seconds: float) -> GpuTime:
+    """What a GPU did in the time since the frame before."""
     utilization, activity = device.get("utilization_gpu_percent"), device.get("sm_activity_percent")
     is_idle = utilization is not None and utilization < IDLE_PERCENT and (activity or 0.0) < NO_WORK_PERCENT
-    return gpu._replace(
-        seconds=gpu.seconds + seconds,
-        busy_seconds=gpu.busy_seconds + seconds * (utilization or 0.0) / 100,
-        sm_seconds=gpu.sm_seconds + seconds * (activity or 0.0) / 100,
-        sm_measured_seconds=gpu.sm_measured_seconds + (0.0 if activity is None else seconds),
-        idle_seconds=gpu.idle_seconds + (seconds if is_idle else 0.0),
-        peak_bytes=max(gpu.peak_bytes, memory_bytes),
-        total_bytes=device.get("memory_total_bytes") or gpu.total_bytes,
+    return GpuTime(
+        key,
+        str(device["index"]),
+        now,
+        seconds,
+        busy_seconds=seconds * (utilization or 0.0) / 100,
+        sm_seconds=seconds * (activity or 0.0) / 100,
+        sm_measured_seconds=0.0 if activity is None else seconds,
+        idle_seconds=seconds if is_idle else 0.0,
+        total_bytes=device.get("memory_total_bytes") or 0.0,
     )

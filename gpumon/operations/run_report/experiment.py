@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any, Final, NamedTuple
 
 from gpumon.core.model import Device, Frame
+from gpumon.core.paired import RelativeChange, paired_change
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.text import safe_bytes, safe_text
 from gpumon.core.units import counted, duration_text, signal_name
@@ -21,7 +22,6 @@ from gpumon.distributed.environment import read_raw_environment
 from gpumon.operations.gpu_processes import is_unseen
 from gpumon.operations.run_report.gpu_use import GpuUse
 from gpumon.operations.run_report.journal import explain_output
-from gpumon.operations.run_report.statistics import RelativeChange, paired_change
 from gpumon.probe.client import ProbeWatcher
 from gpumon.streams.live import LiveStream
 

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import expm1, hypot, log
 from statistics import NormalDist, fmean
-from typing import Final, NamedTuple
+from typing import Final
+
+from gpumon.core.paired import RelativeChange, trend_of
 
 _PER_E: Final = 50
 """Buckets of a histogram for each factor of e: a bucket is 2 % wide."""
@@ -82,32 +84,11 @@ _MAX_BLOCKS: Final = 20
 _TRIMMED: Final = 0.25
 """The slowest and fastest quarter of the steps of a block: checkpoints and other pauses are not what is compared."""
 _MAX_CORRELATION: Final = 0.9
-_STUDENT_95: Final = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
-"""Student's t for 95 %, by degrees of freedom from one on."""
 _SEED: Final = 20_240_229
 """The same input has the same answer."""
 
 Point = tuple[float, float]
 """A mean duration in seconds and the number of steps that have it."""
-
-
-class RelativeChange(NamedTuple):
-    """The relative change from one set to another.
-
-    Attributes:
-        change: The estimate: 0.05 if the second is 5 % longer.
-        low: The lower end of the confidence interval.
-        high: Its upper end.
-    """
-
-    change: float
-    low: float
-    high: float
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether the interval leaves out zero."""
-        return not self.low <= 0.0 <= self.high
 
 
 def difference(base: Sequence[Point], new: Sequence[Point], confidence: float = 0.95) -> RelativeChange | None:
@@ -122,7 +103,7 @@ def difference(base: Sequence[Point], new: Sequence[Point], confidence: float = 
     if min(map(len, blocks)) < _MIN_BLOCKS or min(map(min, blocks)) <= 0.0:
         return None
     means = [_mean(part) for part in blocks]
-    trends = [_trend(part) for part in blocks]
+    trends = [trend_of(part) for part in blocks]
     level = [
         [value - at for value, at in zip(part, trend, strict=True)] for part, trend in zip(blocks, trends, strict=True)
     ]
@@ -140,27 +121,6 @@ def difference(base: Sequence[Point], new: Sequence[Point], confidence: float = 
     ends = draws[int(tail * _RESAMPLES)], draws[min(_RESAMPLES - 1, int((1.0 - tail) * _RESAMPLES))]
     half = [hypot((end - center) * max(widened) ** 0.5, drift) for end in ends]
     return RelativeChange(expm1(ratio), expm1(ratio - half[0]), expm1(ratio + half[1]))
-
-
-def paired_change(logs: Sequence[float], is_new: Sequence[bool]) -> RelativeChange:
-    """The change from one program to another that ran in turns, with an interval of 95 %.
-
-    A run is one measurement: processes of the same program differ by more than their steps do. A linear drift, which
-    rounds of A B B A share equally, is taken out; what remains within each program is the error.
-
-    Args:
-        logs: Logarithms of the step times of the runs, in order; rounds of A B B A.
-        is_new: Which of them are of the second program.
-    """
-    level = [value - at for value, at in zip(logs, _trend(logs), strict=True)]
-    sides = [[value for value, new in zip(level, is_new, strict=True) if new is side] for side in (False, True)]
-    means = [fmean(side) for side in sides]
-    freedom = len(level) - 3
-    spread = sum((value - mean) ** 2 for side, mean in zip(sides, means, strict=True) for value in side) / freedom
-    error = (spread * sum(1 / len(side) for side in sides)) ** 0.5
-    half = _STUDENT_95[min(freedom, len(_STUDENT_95)) - 1] * error
-    ratio = means[1] - means[0]
-    return RelativeChange(expm1(ratio), expm1(ratio - half), expm1(ratio + half))
 
 
 def _blocks(points: Sequence[Point]) -> list[float]:
@@ -189,14 +149,6 @@ def _mean(values: Sequence[float]) -> float:
     ordered = sorted(values)
     cut = len(ordered) // 10
     return fmean(ordered[cut : len(ordered) - cut])
-
-
-def _trend(values: Sequence[float]) -> list[float]:
-    """The straight line through values, without their mean."""
-    middle, mean = (len(values) - 1) / 2.0, fmean(values)
-    spread = sum((number - middle) ** 2 for number in range(len(values)))
-    slope = sum((number - middle) * (value - mean) for number, value in enumerate(values)) / spread
-    return [slope * (number - middle) for number in range(len(values))]
 
 
 def _correlation(values: Sequence[float]) -> float:

@@ -12,6 +12,7 @@ from gpumon.present.paint.cell_table import CellColumn, cell_table, fitting_colu
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, section_heading
 
 _LABEL: Final = 26
+_SM_SOURCES: Final = {"cuda": "CUDA", "nvml": "NVML, by its cores", None: "CUDA"}
 _NOTHING: Final[Mapping[str, float]] = {}
 
 
@@ -34,8 +35,12 @@ def device_list_lines(
             lines.append(line())
         lines.append(section_heading(_heading(members), width))
         lines += [
-            line(Span(label.ljust(_LABEL), Role.DIM), clipped(text, width - _LABEL))
-            for label, text in _rows(members[0], measured)
+            line(
+                Span(label.ljust(_LABEL), Role.DIM),
+                clipped(text, width - _LABEL - len(source) - 2),
+                Span(f"  {source}" if source else "", Role.DIM),
+            )
+            for label, text, source in _rows(members[0], measured)
         ]
         lines += [line(clipped(f"GPU {device.index}".ljust(8) + (device.uuid or MISSING), width)) for device in members]
     return lines
@@ -84,38 +89,39 @@ def reference_lines(width: int) -> list[Line]:
     return cell_table(fitting_columns(columns, width))
 
 
-def _rows(kind: DeviceProperties, measured: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-    """Label and value of each property."""
-    yield "Compute capability", kind.compute_capability or MISSING
+def _rows(kind: DeviceProperties, measured: Mapping[str, float]) -> Iterator[tuple[str, str, str]]:
+    """Label, value and source of each property."""
+    yield "Compute capability", kind.compute_capability or MISSING, "NVML"
     cores = f" ({count_text(kind.core_count)} FP32 cores)" if kind.core_count is not None else ""
-    yield "SMs", f"{count_text(kind.sm_count)}{cores}"
-    yield "Threads", f"warps of {count_text(kind.warp_size)}, {count_text(kind.max_threads_per_sm)} per SM"
-    yield "Registers per SM", count_text(kind.registers_per_sm)
+    yield "SMs", f"{count_text(kind.sm_count)}{cores}", _SM_SOURCES[kind.sm_count_source]
+    yield "Threads", f"warps of {count_text(kind.warp_size)}, {count_text(kind.max_threads_per_sm)} per SM", "CUDA"
+    yield "Registers per SM", count_text(kind.registers_per_sm), "CUDA"
     block, optin = kind.shared_memory_per_block_bytes, kind.shared_memory_per_block_optin_bytes
-    yield "Shared memory per SM", bytes_text(kind.shared_memory_per_sm_bytes)
-    yield "Shared memory per block", f"{bytes_text(block)}, up to {bytes_text(optin)} on request"
-    yield "L2 cache", bytes_text(kind.l2_bytes)
-    yield "SM clock", f"{megahertz_text(kind.clock_sm_max_hertz)} MHz"
-    yield "Memory", bytes_text(kind.memory_total_bytes)
+    yield "Shared memory per SM", bytes_text(kind.shared_memory_per_sm_bytes), "CUDA"
+    yield "Shared memory per block", f"{bytes_text(block)}, up to {bytes_text(optin)} on request", "CUDA"
+    yield "L2 cache", bytes_text(kind.l2_bytes), "CUDA"
+    yield "SM clock", f"{megahertz_text(kind.clock_sm_max_hertz)} MHz", "NVML"
+    yield "Memory", bytes_text(kind.memory_total_bytes), "NVML"
     clock = megahertz_text(kind.clock_memory_max_hertz)
-    yield "Memory bus", f"{count_text(kind.memory_bus_width_bits)} bits at {clock} MHz"
+    yield "Memory bus", f"{count_text(kind.memory_bus_width_bits)} bits at {clock} MHz", "NVML"
     bandwidth = kind.memory_bandwidth_bytes_per_second
-    yield "Memory bandwidth", MISSING if bandwidth is None else f"{bandwidth / 1e9:,.0f} GB/s"
+    yield "Memory bandwidth", MISSING if bandwidth is None else f"{bandwidth / 1e9:,.0f} GB/s", "computed"
     generation = kind.tensor_core_generation
-    yield "Tensor cores", MISSING if generation is None else f"generation {generation}"
+    yield "Tensor cores", MISSING if generation is None else f"generation {generation}", "computed"
     peaks = kind.peak_operations_per_second or {}
-    yield "Peak, dense TFLOP/s", "  ".join(f"{name} {rate / 1e12:,.0f}" for name, rate in peaks.items()) or MISSING
-    yield "NVLink", f"{count_text(kind.nvlink_links_count)} links"
+    rates = "  ".join(f"{name} {rate / 1e12:,.0f}" for name, rate in peaks.items())
+    yield "Peak, dense TFLOP/s", rates or MISSING, "computed"
+    yield "NVLink", f"{count_text(kind.nvlink_links_count)} links", "NVML"
     model = model_of(kind.name, kind.compute_capability, kind.memory_total_bytes)
     if model is not None:
-        yield "Data sheet", _class_text(model, bandwidth, peaks)
+        yield "Data sheet", _class_text(model, bandwidth, peaks), ""
         rate = measured.get(short_product_name(kind.name))
         share = (
             "run gpumon run matmul" if rate is None else f"{rate / 1e12 / model.bf16:.0%} of it, by gpumon run matmul"
         )
-        yield "Measured in bf16", share
-    yield "PCIe", f"generation {count_text(kind.pcie_generation_max)}, {count_text(kind.pcie_width_max)} lanes"
+        yield "Measured in bf16", share, ""
+    yield "PCIe", f"generation {count_text(kind.pcie_generation_max)}, {count_text(kind.pcie_width_max)} lanes", "NVML"
     instances = f", {kind.mig_instances} MIG devices" if kind.mig_instances else ""
-    yield "MIG", f"{kind.mig_mode or MISSING}{instances}"
+    yield "MIG", f"{kind.mig_mode or MISSING}{instances}", "NVML"
     reasons = Counter(problem.reason for problem in kind.problems.values())
-    yield from (("Not known", reason) for reason, count in reasons.most_common(1) if count > 1)
+    yield from (("Not known", reason, "") for reason, count in reasons.most_common(1) if count > 1)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gpumon.core.paired import RelativeChange
 from gpumon.operations.run_report.experiment import TriedRun
-from gpumon.operations.run_report.statistics import RelativeChange
 from gpumon.present.report.sections import table
 from gpumon.present.text.compare import table_lines
 

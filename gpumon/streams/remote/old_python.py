@@ -83,6 +83,7 @@ nvmlDeviceGetMaxClockInfo 3 uint 1e6 once clock_video_max_hertz
 nvmlDeviceGetMaxPcieLinkGeneration - uint 1 once pcie_generation_max
 nvmlDeviceGetMaxPcieLinkWidth - uint 1 once pcie_width_max
 nvmlDeviceGetMemoryBusWidth - uint 1 once memory_bus_width_bits
+nvmlDeviceGetNumGpuCores - uint 1 once cores_count
 """
 """Function, argument, results, factor, period, and the metrics in the order of the results (- is dropped).
 

@@ -148,8 +148,8 @@ class ExplainScreen(ViewScreen[None]):
             self._rows = (*recent, *self._catalogue)
         self._show_part()
         self.show_title(self._title if self._error is None else self._error.title)
+        self._lines("hint").show(hint_lines(room) if self._shows_list else [])
         if self._shows_list:
-            self._lines("hint").show(hint_lines(room))
             self._errors.show(ERROR_COLUMNS, self._rows)
         else:
             self._table.show_lines(self._explained(room))
@@ -169,7 +169,7 @@ class ExplainScreen(ViewScreen[None]):
         """Show the list or the explanation, and give it the focus unless the text is edited."""
         shows_list = self._shows_list
         part = self._errors.table if shows_list else self._table
-        self._errors.display = self.query_one("#hint").display = shows_list
+        self._errors.display = shows_list
         self._table.display = not shows_list
         self._area.display = self._error is None
         if self.focused is not part and not (self.focused is self._area or isinstance(self.focused, Input)):

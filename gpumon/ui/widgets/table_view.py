@@ -114,6 +114,8 @@ class TableView(Vertical, Generic[RowT]):
         """The columns as the screen passed them: `columns_for` the rows makes those that are shown."""
         self._columns: Sequence[Column[RowT]] = ()
         self._placed: Sequence[PlacedColumn[RowT]] = ()
+        self._placed_for: tuple[object, ...] = ()
+        """What the columns were placed for."""
         self._all_rows: TableRows[RowT] = TableRows((), ())
         self._rows: Sequence[RowT] = ()
         self._scrolled = 0
@@ -267,14 +269,17 @@ class TableView(Vertical, Generic[RowT]):
         if not self.is_mounted or not self.is_attached:
             return
         width = self.size.width or self.app.size.width
-        shown = visible_columns(self._columns, self.state)
-        self._placed = scrolled_columns(shown, self._scrolled, width - MARGIN - _SCROLL_BAR)
-        self._has_more = len(self._placed) + self._scrolled < len(shown)
+        placed_for = self._columns, self.state, self._scrolled, width
+        if placed_for != self._placed_for:
+            self._placed_for = placed_for
+            shown = visible_columns(self._columns, self.state)
+            self._placed = scrolled_columns(shown, self._scrolled, width - MARGIN - _SCROLL_BAR)
+            self._has_more = len(self._placed) + self._scrolled < len(shown)
+            self._headings.show([self.heading(width)])
         arrangement = self._all_rows.arranged(self.state)
         rows, problem = arrangement.rows, arrangement.problem
         self._rows = self.regroup(rows)
         with self.app.batch_update():
-            self._headings.show([self.heading(width)])
             text = _NO_MATCH if self._all_rows.rows else self._empty
             if not self._rows and text:
                 self.table.show([TableRow("", line(Span(clipped(text, width - MARGIN), Role.DIM)))])

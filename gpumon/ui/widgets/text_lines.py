@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from rich.segment import Segment
 from rich.style import Style
@@ -39,9 +40,9 @@ class RoleStyles:
 
     def segments(self, line: Line, width: int, overlay: Style | None = None) -> list[Segment]:
         """The line in exactly ``width`` cells; ``overlay`` is applied on top of every style."""
-        segments, missing = [], width
+        segments, missing, known = [], width, self._styles if overlay is None else {}
         for text, role in line:
-            segments.append(Segment(text, self.style(role, overlay)))
+            segments.append(Segment(text, known[role] if role in known else self.style(role, overlay)))
             missing -= width_of(text)
         if missing > 0:
             segments.append(Segment(" " * missing, self.style(Role.PLAIN, overlay)))
@@ -85,6 +86,16 @@ class LineWidget(Widget):
     def render_line(self, y: int) -> Strip:
         return Strip(self.line_segments(y), self.size.width)
 
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Any:  # noqa: ANN401 - typing has no Self in Python 3.10
+        """Draw again; parts of it without the two messages, and the sizes computed again, that this costs otherwise."""
+        if not regions or not repaint or layout or recompose or not self.is_attached or not self.display:
+            return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+        self._styles_cache.set_dirty(*regions)
+        self._repaint_regions.update(regions)
+        self.screen._dirty_widgets.add(self)  # noqa: SLF001 - what the screen does with the second message
+        self.screen.check_idle()
+        return self
+
     def notify_style_update(self) -> None:
         self._role_styles.clear()
         super().notify_style_update()
@@ -93,11 +104,12 @@ class LineWidget(Widget):
 class TextLines(LineWidget):
     """Lines of text; the height is their number, and there is nothing around them."""
 
-    DEFAULT_CSS = "TextLines { height: 1; width: 1fr; &.-empty { display: none; } }"
+    DEFAULT_CSS = "TextLines { height: 1; width: 1fr; }"
 
     def __init__(self, *, id: str | None = None, classes: str = "") -> None:  # noqa: A002 - Textual's name for it
-        super().__init__(id=id, classes=f"-empty {classes}")
+        super().__init__(id=id, classes=classes)
         self._lines: list[Line] = []
+        self.styles.display = "none"
 
     @property
     def lines(self) -> Sequence[Line]:
@@ -106,10 +118,13 @@ class TextLines(LineWidget):
 
     def show(self, lines: Sequence[Line]) -> None:
         """Replace the lines."""
-        before, self._lines = self._lines, list(lines)
+        before = self._lines
+        if before == lines:
+            return
+        self._lines = list(lines)
         if len(before) != len(lines):
             self.styles.height = len(lines)
-            self.set_class(not lines, "-empty")
+            self.styles.display = None if lines else "none"  # a class would apply all rules to all nodes below
             self.refresh(layout=True)
             return
         changed = [

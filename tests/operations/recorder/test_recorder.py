@@ -51,7 +51,7 @@ def test_processes_of_a_scheduler_job_are_one_job_and_count_a_gpu_once(tmp_path:
     assert [one.pid for one in log.observe(at(0, pids=(7, 8)))] == [7, 8]
     for second in (60, 120):
         assert not list(log.observe(at(second, pids=(7, 8))))
-    ended = [one._replace(job="slurm 4711.0") for one in log.observe(at(180, pids=()))]
+    ended = [replace(one, job="slurm 4711.0") for one in log.observe(at(180, pids=()))]
     writer = RingWriter(tmp_path, 7, 1e9, 0)
     for one in ended:
         times = {"time_seconds": 1e9, "monotonic_seconds": 1.0, "kind": EventKind.END.value}

@@ -1,0 +1,1 @@
+../../gpumon/core/paired.py
