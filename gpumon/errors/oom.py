@@ -104,7 +104,7 @@ def _rows(findings: OomFindings) -> Iterator[tuple[str, str]]:
         ("size of the GPU", message.total),
         ("free", message.free),
         ("limit of this process", message.allowed),
-        ("outside of PyTorch", findings.outside),
+        ("outside of PyTorch", findings.message.foreign),
         ("reserved by PyTorch", None if statistics is None else statistics.reserved_bytes),
         ("in live tensors", message.allocated),
         ("reserved, in no tensor", message.unallocated),
@@ -125,7 +125,7 @@ def _values(findings: OomFindings) -> dict[str, int | str]:
     values.pop("other_processes_bytes", None)  # memory outside of the allocator may also be in this process
     named = {
         **values,
-        "outside_allocator_bytes": findings.outside,
+        "outside_allocator_bytes": findings.message.foreign,
         "idle_scattered_bytes": idle.scattered,
         "idle_elsewhere_bytes": idle.elsewhere,
         "largest_piece_bytes": idle.largest,
@@ -180,7 +180,7 @@ def _sentence(name: str, findings: OomFindings) -> str:
     return memory_sentence(
         name,
         message,
-        outside=findings.outside,
+        outside=findings.message.foreign,
         scattered=idle.scattered,
         pieces=f"{idle.pieces or 0:,}",
         largest=idle.largest,
@@ -191,7 +191,7 @@ def _sentence(name: str, findings: OomFindings) -> str:
         wanted=findings.wanted,
         failures=times_text(findings.failures - 1),
         rescues=times_text(findings.rescues),
-        reason=memory_sentence(reason, message, outside=findings.outside),
+        reason=memory_sentence(reason, message, outside=findings.message.foreign),
         **of_trend,
     )
 

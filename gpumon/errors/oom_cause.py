@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from gpumon.core.allocator import AllocatorStatistics
 from gpumon.core.oom_file import OomFile
 from gpumon.errors.memory_cause import MemoryCause, memory_cause
 from gpumon.errors.memory_message import MemoryMessage
@@ -33,11 +32,6 @@ class OomFindings:
 
     file: OomFile
 
-    @property
-    def statistics(self) -> AllocatorStatistics | None:
-        """The allocator's statistics."""
-        return self.file.statistics
-
     @cached_property
     def idle(self) -> IdleMemory:
         """The idle memory in the allocator."""
@@ -46,12 +40,13 @@ class OomFindings:
     @cached_property
     def trend(self) -> OomTrend | None:
         """The trend of the last minute."""
-        return trend_of(self.file.history, None if self.statistics is None else self.statistics.alloc_retries_count)
+        known = self.file.statistics
+        return trend_of(self.file.history, None if known is None else known.alloc_retries_count)
 
     @cached_property
     def message(self) -> MemoryMessage:
         """The values that the text of the error also contains."""
-        file, known = self.file, self.statistics
+        file, known = self.file, self.file.statistics
         return MemoryMessage(
             asked=file.asked_bytes,
             total=file.total_bytes,
@@ -67,14 +62,9 @@ class OomFindings:
         return _MIN_RELEVANT_SHARE * (self.message.allowed or self.message.total or 0)
 
     @property
-    def outside(self) -> int | None:
-        """Memory outside of this allocator: in the process's context and libraries, and in all other processes."""
-        return self.message.foreign
-
-    @property
     def excess_outside(self) -> int:
-        """How much of that exceeds a context, so that another process or a library holds it."""
-        return max(0, (self.outside or 0) - _MAX_CONTEXT_BYTES)
+        """How much of the memory outside of this allocator another process or a library holds: all but a context."""
+        return max(0, (self.message.foreign or 0) - _MAX_CONTEXT_BYTES)
 
     @property
     def available(self) -> int:
@@ -117,21 +107,21 @@ class OomFindings:
     @property
     def fits_alone(self) -> bool:
         """Whether the GPU has enough memory for that without idle memory and without excess memory outside."""
-        return self.wanted + min(self.outside or 0, _MAX_CONTEXT_BYTES) <= (self.message.total or 0)
+        return self.wanted + min(self.message.foreign or 0, _MAX_CONTEXT_BYTES) <= (self.message.total or 0)
 
     @property
     def jumps(self) -> bool:
         """Whether far more memory was needed than in the complete minute before."""
         if self.trend is None or self.grows or self.wanted <= _JUMP_FACTOR * self.trend.highest_bytes:
             return False
-        peak = (None if self.statistics is None else self.statistics.allocated_peak_bytes) or 0
+        peak = (None if self.file.statistics is None else self.file.statistics.allocated_peak_bytes) or 0
         # The samples may all miss the highest point of a step.
         return peak <= (self.message.allocated or 0) or self.wanted > _JUMP_FACTOR * peak
 
     @property
     def failures(self) -> int:
         """How often the process has run out of memory, including this time."""
-        return max(1, (None if self.statistics is None else self.statistics.ooms_count) or 0)
+        return max(1, (None if self.file.statistics is None else self.file.statistics.ooms_count) or 0)
 
     @property
     def rescues(self) -> int:
@@ -163,7 +153,7 @@ class OomFindings:
             if self._would_suffice(self.idle.scattered) or is_limited:
                 is_in_pieces = self._would_suffice(self.idle.scattered)
                 return MemoryCause.FRAGMENTATION if is_in_pieces else MemoryCause.CAP
-        own = message.held + min(self.outside or 0, _MAX_CONTEXT_BYTES)
+        own = message.held + min(self.message.foreign or 0, _MAX_CONTEXT_BYTES)
         cause = memory_cause(replace(message, own=own, allowed=None, unallocated=0))  # idle memory would not help
         if cause is MemoryCause.OTHER_PROCESSES:
             return cause
@@ -173,8 +163,11 @@ class OomFindings:
 
     @property
     def _leaks(self) -> bool:
-        """Whether the growth is the cause: a step of this size succeeded before, or would have succeeded without it."""
-        if self.trend is None or not self.grows or self.trend.is_filling:
+        """Whether the growth is the cause: a step of this size succeeded before, or would have succeeded without it.
+
+        It is not that of a model that was loaded before the failure.
+        """
+        if self.trend is None or not self.grows or (self.trend.only_rises and not self.trend.rises_at_end):
             return False
         return self.lacked_only_growth or self.wanted <= _JUMP_FACTOR * self.trend.highest_bytes
 

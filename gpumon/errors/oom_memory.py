@@ -119,11 +119,6 @@ class OomTrend(NamedTuple):
     retries_count: int | None
 
     @property
-    def is_filling(self) -> bool:
-        """Whether it is the growth of a model that was loaded before the failure, rather than of a leak."""
-        return self.only_rises and not self.rises_at_end
-
-    @property
     def bytes_per_minute(self) -> float:
         """The rate of growth, between the middles of the first and the last part."""
         return self.rise_bytes * 60 * _PARTS / (self.seconds * (_PARTS - 1))

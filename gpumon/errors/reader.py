@@ -232,10 +232,10 @@ class LogReader:
             self._look_back(block, position)
         if not self._open:
             self._lines.clear()
-        lines = self._lines.setdefault(failure.rank, _RankLines())
-        limit = lines.ordinary + _max_ordinary(failure)
-        lines.max_ordinary = min(lines.max_ordinary, limit)
-        self._open.append(_Open(failure, self._offset(block, position), key, lines, limit, lines.written))
+        behind = self._lines.setdefault(failure.rank, _RankLines())
+        limit = behind.ordinary + _max_ordinary(failure)
+        behind.max_ordinary = min(behind.max_ordinary, limit)
+        self._open.append(_Open(failure, self._offset(block, position), key, behind, limit, behind.written))
         self._has_ended |= self._open[-1].ends
         self._may_start |= failure.kind in _OF_PROCESS
 
