@@ -45,7 +45,7 @@ class ProblemTableWriter:
         return kept
 
     def _position(self, identity: int, names: list[str], problems: Mapping[str, Problem]) -> int:
-        known = (identity, *names)
+        known: tuple[int | str, ...] = (identity, *names)
         if known not in self._known:
             key = (problems[names[0]], tuple(names))
             self._known[known] = self._positions.setdefault(key, len(self._positions))

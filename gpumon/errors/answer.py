@@ -187,13 +187,13 @@ def _short(path: str) -> str:
 
 def own_words(message: str) -> str:
     """What a message itself says about what to do; empty if it says nothing, or only how to debug."""
-    found: list[str] = []
+    instructions: list[str] = []
     for sentence in _SENTENCE.split(message):
         text = " ".join(sentence.split())
         is_other = (text.endswith("?") and "mean" not in text) or text.startswith("(") or len(text) > _MAX_QUOTE
         if not is_other and _INSTRUCTION.is_in(text) and not _BOILERPLATE.is_in(text):
-            found.append(text)
-    return min(found, key=lambda text: text.startswith("If "), default="")  # what holds in any case, first
+            instructions.append(text)
+    return min(instructions, key=lambda text: text.startswith("If "), default="")  # what holds in any case, first
 
 
 def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:

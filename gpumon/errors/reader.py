@@ -55,7 +55,7 @@ _LINES_BACK: Final = 40
 _FIRST_LINES: Final = 20
 """Lines with which a log begins; a program that is started again prints them again."""
 _MIN_LETTERS: Final = 8
-"""Letters of a first line that tells one program from another."""
+"""Letters of a first line that differs from those of other programs."""
 _MIN_AGAIN: Final = 2
 _MAX_LINES_BEFORE: Final = 512
 _MAX_ORDINARY: Final = {FailureKind.LOGGED: 40, FailureKind.REPORTED: 40, FailureKind.KNOWN: 400}

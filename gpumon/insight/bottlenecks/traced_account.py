@@ -42,7 +42,7 @@ _MIN_HOST: Final = 0.1
 """Part of the longest path that is the host's, from which on it shows how much longer recording makes calls."""
 _MAX_WAITING: Final = 0.5
 """Part of the longest path that is waits for data, up to which the host's part shows that."""
-_LEAST_RECORDED, _MOST_RECORDED = 0.6, 0.85
+_HOST_RATIOS: Final = (0.6, 0.85)
 """Part of a recorded call that it takes without recording: on H200, 0.55 to 0.72 of launches, and all of other work."""
 _MAX_QUEUE_GAP_NS: Final = 5_000
 """The GPU takes up to this time from one queued kernel to the next."""
@@ -159,7 +159,7 @@ def _steps_without(trace: Trace, step_seconds: float, granted: Mapping[str, floa
     device = min(1 / _NANOSECONDS, total / device_ns) if device_ns else 1 / _NANOSECONDS
     waiting_ns = time - trace.without.get(DATA, (time,))[0]
     is_scale_known = time - device_ns > _MIN_HOST * time and waiting_ns < _MAX_WAITING * time
-    host = (total - device_ns * device) / (time - device_ns) if is_scale_known else _LEAST_RECORDED * device
+    host = (total - device_ns * device) / (time - device_ns) if is_scale_known else _HOST_RATIOS[0] * device
 
     def scaled(host: float) -> dict[str, float]:
         rest = sum(granted.values())
@@ -169,7 +169,7 @@ def _steps_without(trace: Trace, step_seconds: float, granted: Mapping[str, floa
         }
 
     most = (
-        {} if is_scale_known else {LEAST + name: seconds for name, seconds in scaled(_MOST_RECORDED * device).items()}
+        {} if is_scale_known else {LEAST + name: seconds for name, seconds in scaled(_HOST_RATIOS[1] * device).items()}
     )
     return most | scaled(host)
 
