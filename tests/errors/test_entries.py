@@ -124,7 +124,7 @@ def slots_of(error: KnownError) -> set[str]:
     """The slots in the fixes of an entry, and in its conditions."""
     conditions = " ".join([*(fix.when for fix in error.fixes), *(when for when, _ in error.causes_when)])
     texts = "".join(f"{fix.text}{fix.code}" for fix in error.fixes)
-    return {*re.findall(r"\0([a-z_]+)(?::[^\0]*)?\0", texts), *re.findall(r"\{(\w+)\}", conditions)}
+    return {*re.findall(r"\0([a-z_]+)(?::[^\0]*)?\0", texts), *re.findall(r"\{([a-z]\w*)\}", conditions)}
 
 
 def given_slots(error: KnownError) -> set[str]:

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 from gpumon.core.text_table import table
 from gpumon.errors.entry import Code, Values
-from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.signs import sign
 
 
@@ -62,16 +61,10 @@ def install_command(module: str) -> str:
     return _packages().commands.get(package, command) if package else ""
 
 
-_ONLY_FOR_PYTORCH: Final = sign("library of pytorch")
-"""Libraries in the wheels that pip installs with PyTorch, and for which the toolkit has no common folder."""
 _OF_EXTENSIONS: Final = {part: part.replace("_", "-") for part in sign("extension").texts} | {
     "selective_scan": "mamba-ssm"
 }
 """Packages by a part of the path of their extensions. A command installs no package that only a log names."""
-_CUDA_LIBRARY: Final = lazy_pattern(
-    r"(?:lib)?(?P<name>cudart|cublas(?:Lt)?|nvrtc|cudnn)(?:_[a-z_]{1,40}?)?(?:\.so\.|64_|_)(?P<major>\d{1,2})"
-)
-_CUDNN_8: Final = "8"
 
 
 def install(values: Values, _: str) -> Mapping[str, str]:
@@ -89,16 +82,3 @@ def extension(values: Values, _: str) -> Mapping[str, str]:
     known = next((name for part, name in _OF_EXTENSIONS.items() if part in f"{folder}/{library}"), "")
     package = requirement_of(known) if known else "PACKAGE" if library or folder else "flash-attn"
     return {"package": Code(package)}
-
-
-def library(values: Values, _: str) -> Mapping[str, str]:
-    """What a missing library belongs to, as `generation`: PyTorch alone, cuDNN 8, or CUDA of the version `major`."""
-    name = str(values.get("missing", ""))
-    if _ONLY_FOR_PYTORCH.pattern.match(name):
-        return {"generation": "PyTorch"}
-    match = _CUDA_LIBRARY.match(name or str(values.get("library", "")))
-    if match is None:
-        return {}
-    if match["name"] != "cudnn":
-        return {"generation": "CUDA", "major": match["major"]}
-    return {"generation": "cuDNN 8"} if match["major"] == _CUDNN_8 else {}

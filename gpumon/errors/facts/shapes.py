@@ -43,11 +43,6 @@ def shapes(_: Values, text: str) -> Facts:
     return _READERS[name](match) if kind == name else {"shapes": kind, **match.groupdict()}
 
 
-def dimensions(values: Values, _: str) -> Facts:
-    """The number of `dimensions` of a shape."""
-    return {"dimensions": str(values["shape"]).count(",") + 1} if "shape" in values else {}
-
-
 def _sizes(text: str) -> list[int]:
     return list(map(int, _NUMBER.findall(text)))
 
