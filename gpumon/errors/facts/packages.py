@@ -82,3 +82,9 @@ def extension(values: Values, _: str) -> Mapping[str, str]:
     known = next((name for part, name in _OF_EXTENSIONS.items() if part in f"{folder}/{library}"), "")
     package = requirement_of(known) if known else "PACKAGE" if library or folder else "flash-attn"
     return {"package": Code(package)}
+
+
+def build(values: Values, _: str) -> Mapping[str, str]:
+    """The package that is built, as `package`."""
+    package = package_of(str(values.get("extension", "")))
+    return {"package": package} if package else {}
