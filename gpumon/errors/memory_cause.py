@@ -29,6 +29,7 @@ The same number of bytes is left for this process's own context and libraries, i
 _PROGRESS: Final = lazy_pattern(r"(?<![\d/])(?P<done>\d{1,8})/\d{1,8} \[\d\d:\d\d")
 """How tqdm prints complete steps and all steps."""
 _SLOT: Final = lazy_pattern(r"\{(\w+)\}")
+"""Where a sentence of `memory.txt` has a size."""
 _PREPARATION: Final = sign("preparation")
 """Labels of progress bars before a training run starts."""
 _LATER: Final = sign("later epoch")
