@@ -111,6 +111,7 @@ class Program:
     def __init__(self, process: "subprocess.Popen[str]", folder: Path) -> None:
         self.process = process
         self.folder = folder
+        self.probes: list[Probe] = []
 
     def say(self, text: str) -> None:
         """Lets it go on from where it reads a line."""
@@ -124,7 +125,8 @@ class Program:
 
     def probe(self) -> Probe:
         """A connection to its probe, which may not be there yet."""
-        return Probe(self.socket())
+        self.probes.append(Probe(self.socket()))
+        return self.probes[-1]
 
     def socket(self, pid: int | None = None) -> Path:
         wanted = self.process.pid if pid is None else pid
@@ -152,9 +154,12 @@ def running(folder: Path, code: str, *, python: str = sys.executable, **more: st
         text=True,
         cwd=folder,
     ) as process:
+        program = Program(process, folder)
         try:
-            yield Program(process, folder)
+            yield program
         finally:
+            for probe in program.probes:
+                probe.close()
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
 
