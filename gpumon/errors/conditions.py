@@ -7,7 +7,7 @@ A condition consists of atoms, joined by `and`, `or`, `not` and parentheses:
     program NAME, NAME        the log is of one of these programs
     platform NAME             where the program ran: Windows or notebook
     {slot} exists             the message has this value
-    {slot} is A               also: in A, B; > N; < N; < {slot}; has "A", "B"
+    {slot} is A               also: in A, B; > N; < N; < {slot}; has "A", "B"; matches "REGEX" from end to end
     NAME                      a named condition, see `NAMED`
 """
 
@@ -88,7 +88,7 @@ class FixCondition:
         if not self._tokens:
             raise self._error("incomplete", "")
         token: str = self._tokens.pop()
-        return re.sub(r"\\(.)", r"\1", token[1:-1]) if token.startswith('"') and len(token) > 1 else token
+        return re.sub(r"\\([\"\\])", r"\1", token[1:-1]) if token.startswith('"') and len(token) > 1 else token
 
     def _any(self) -> _Test:
         parts = [self._all()]
@@ -146,6 +146,9 @@ class FixCondition:
             return lambda case: str(case.values.get(slot, "")) in wanted
         if operator == "has":
             return lambda case: any(text in str(case.values.get(slot, "")) for text in wanted)
+        if operator == "matches":
+            form = lazy_pattern(wanted[0])
+            return lambda case: form.fullmatch(str(case.values.get(slot, ""))) is not None
         if operator not in {"<", ">"}:
             raise self._error("no comparison", operator)
         limit, sign = wanted[0], 1 if operator == ">" else -1

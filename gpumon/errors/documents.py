@@ -62,7 +62,7 @@ def _unknown_document(error: LogFailure, *, is_cause: bool) -> dict[str, Any]:
     return {
         "name": error.name,
         "text": error.first_text,
-        "kind": kind_of(error).value,
+        "kind": kind_of(error),
         "line": error.line,
         "rank": error.rank,
         "time": _time(error.timestamp),

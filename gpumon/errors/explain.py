@@ -68,16 +68,6 @@ def explain_paths(paths: Sequence[Path]) -> Explanation:
     with ExitStack() as stack:
         logs = [(str(file), log_pieces(stack.enter_context(open_log(file)), str(file))) for file in files]
         if len(logs) > 1:
-            return explain_logs(logs, f"{len(logs):,} logs")
+            readings = [(name, LogReader(finder()).read(chunks)) for name, chunks in logs]
+            return explanation_of(merged(readings), f"{len(logs):,} logs")
         return explain_source(logs[0][1], safe_text(files[0].name, _MAX_PATH))
-
-
-def explain_logs(logs: Sequence[tuple[str, Iterable[bytes]]], name: str) -> Explanation:
-    """Explains the logs of all ranks of a run as one log.
-
-    Args:
-        logs: The name of each, which may name its rank, and its chunks.
-        name: Their name in the answer.
-    """
-    readings = [(log_name, LogReader(finder()).read(chunks)) for log_name, chunks in logs]
-    return explanation_of(merged(readings), name)

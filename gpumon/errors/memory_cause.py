@@ -28,6 +28,8 @@ The same number of bytes is left for this process's own context and libraries, i
 
 _PROGRESS: Final = lazy_pattern(r"(?<![\d/])(?P<done>\d{1,8})/\d{1,8} \[\d\d:\d\d")
 """How tqdm prints complete steps and all steps."""
+_SLOT: Final = lazy_pattern(r"\{(\w+)\}")
+"""Where a sentence of `memory.txt` has a size."""
 _PREPARATION: Final = sign("preparation")
 """Labels of progress bars before a training run starts."""
 _LATER: Final = sign("later epoch")
@@ -134,3 +136,17 @@ def _too_big_sentence(message: MemoryMessage) -> str:
 def is_one_tensor(message: MemoryMessage | None) -> bool:
     """Whether the request is so large that it is one tensor, which may be avoided."""
     return message is not None and message.asked >= _HUGE_SHARE * (message.total or _UNKNOWN_TOTAL)
+
+
+def written_memory_message(message: MemoryMessage, gpu: int, *, is_async: bool) -> str:
+    """The message as PyTorch prints it for a GPU, by its CUDA ordinal, on one line with the sizes that are known."""
+    sizes = {name: getattr(message, name) for name in _SIZES}
+    texts = {name: _written(size) for name, size in sizes.items() if size is not None} | {"gpu": str(gpu)}
+    parts = _sentences()["written async" if is_async else "written"].split(" | ")
+    return " ".join(part.format(**texts) for part in parts if texts.keys() >= set(_SLOT.findall(part)))
+
+
+def _written(size: int) -> str:
+    """A size as PyTorch prints it."""
+    unit = min(3, max(0, (size.bit_length() - 1) // 10))
+    return f"{size} bytes" if unit == 0 else f"{size / (1 << 10 * unit):.2f} {'KMG'[unit - 1]}iB"

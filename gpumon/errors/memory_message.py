@@ -1,7 +1,4 @@
-"""Reads the sizes in PyTorch's out-of-memory message, in every wording since torch 1.13, wrapped or cut off.
-
-It also writes such a message, for a report that has the sizes but not the text.
-"""
+"""Reads the sizes in PyTorch's out-of-memory message, in every wording since torch 1.13, wrapped or cut off."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -93,39 +90,6 @@ class MemoryMessage:
         """The known sizes, under the names of the JSON document."""
         values = {name: getattr(self, name) for name in _SIZES}
         return {f"{_JSON_NAMES.get(name, name)}_bytes": value for name, value in values.items() if value is not None}
-
-
-def written_memory_message(message: MemoryMessage, gpu: int, *, is_async: bool = False) -> str:
-    """The message as PyTorch prints it, with the sizes that are known, on one line.
-
-    Args:
-        message: The sizes.
-        gpu: CUDA ordinal of the device.
-        is_async: Whether the backend is cudaMallocAsync, which prints a different message.
-    """
-    sizes = {name: getattr(message, name) for name in _SIZES}
-    texts = {name: "" if size is None else _written(size) for name, size in sizes.items()}
-    asked, total, free, allowed = (texts[name] for name in ("asked", "total", "free", "allowed"))
-    allocated, unallocated = texts["allocated"], texts["unallocated"]
-    if is_async:
-        named = {"Currently allocated": allocated, "Requested": asked, "Device limit": total}
-        named |= {"Free (according to CUDA)": free}
-        known = " ".join(f"{name}: {size}" for name, size in named.items() if size)
-        return f"Allocation on device {gpu} would exceed allowed memory. (out of memory) {known}"
-    text = f"CUDA out of memory. Tried to allocate {asked}."
-    if total and free:
-        text += f" GPU {gpu} has a total capacity of {total} of which {free} is free."
-    text += f" {allowed} allowed;" if allowed else ""
-    if allocated and unallocated:
-        text += f" Of the allocated memory {allocated} is allocated by PyTorch,"
-        text += f" and {unallocated} is reserved by PyTorch but unallocated."
-    return text
-
-
-def _written(size: int) -> str:
-    """A size as PyTorch prints it."""
-    unit = min(3, max(0, (size.bit_length() - 1) // 10))
-    return f"{size} bytes" if unit == 0 else f"{size / (1 << 10 * unit):.2f} {'KMG'[unit - 1]}iB"
 
 
 def read_memory_message(text: str) -> MemoryMessage | None:

@@ -6,25 +6,16 @@ if a word has its rarest gram of four letters, and other words have the other gr
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Final
 
 from gpumon.errors.patterns import LetterWords
 
 _GRAM: Final = 4
 """Letters per gram: all needles but a few have a word of this length."""
-MAX_GRAMS: Final = 3
-"""Grams of a needle that the text must have; ordinary text has one or two of many needles, but rarely three."""
 _MAX_WORD: Final = 64
 """Letters of a word that are examined at once: longer ones are no words, and often repeat themselves."""
 NO_GRAM: Final = ""
 """In the index, in place of the rarest gram of a needle that has none; such a needle is always searched."""
-
-
-class _Needle(NamedTuple):
-    """A needle: its letters, and the other grams that a text with it has."""
-
-    letters: bytes
-    grams: Sequence[str]
 
 
 class NeedleIndex:
@@ -32,23 +23,24 @@ class NeedleIndex:
 
     def __init__(self, rows: Mapping[str, str]) -> None:
         self._rows = rows
-        self._needles: dict[str, Sequence[_Needle]] = {}
+        self._needles: dict[str, Sequence[tuple[bytes, Sequence[str]]]] = {}
+        """By its rarest gram, the letters of each needle, and the other grams that a text with it has."""
         self._places: dict[bytes, Sequence[int]] = {}
 
     def search(self, text: LetterWords) -> list[tuple[bytes, int]]:
         """The needles of a text, each with its index in the letters, in the order of the text."""
         words = text.vocabulary.decode().split()
         present = {gram for word in words for gram in grams(word)}
-        possible = [needle.letters for needle in self._with_gram(NO_GRAM)]
+        possible = [letters for letters, _ in self._with_gram(NO_GRAM)]
         for gram in self._rows.keys() & present:
-            possible += [needle.letters for needle in self._with_gram(gram) if present.issuperset(needle.grams)]
+            possible += [letters for letters, others in self._with_gram(gram) if present.issuperset(others)]
         occurrences = ((needle, start) for needle in possible for start in _starts(needle, text.letters))
         return sorted(occurrences, key=itemgetter(1))
 
-    def _with_gram(self, gram: str) -> Sequence[_Needle]:
+    def _with_gram(self, gram: str) -> Sequence[tuple[bytes, Sequence[str]]]:
         if gram not in self._needles:
             rows = [row.split(":") for row in self._rows.get(gram, "").split(";") if row]
-            self._needles[gram] = [_Needle(letters.encode(), others.split()) for letters, others, _ in rows]
+            self._needles[gram] = [(letters.encode(), others.split()) for letters, others, _ in rows]
             self._places |= {letters.encode(): tuple(map(int, places.split())) for letters, _, places in rows}
         return self._needles[gram]
 

@@ -12,8 +12,7 @@ from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import ERRORS, shared_fixes
 from gpumon.errors.match import Match, OomReport
-from gpumon.errors.memory_cause import MemoryCause, cause_sentence, memory_sentence
-from gpumon.errors.memory_message import written_memory_message
+from gpumon.errors.memory_cause import MemoryCause, cause_sentence, memory_sentence, written_memory_message
 from gpumon.errors.oom_cause import OomFindings
 from gpumon.errors.oom_memory import IdleMemory
 from gpumon.errors.prefixes import ClockKind, Timestamp

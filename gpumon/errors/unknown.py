@@ -1,7 +1,6 @@
 """What is known about an error that the catalogue does not have: its kind, its frame, and what a report of it needs."""
 
 import re
-from enum import Enum
 from typing import Final
 
 from gpumon.core.text_table import table
@@ -11,37 +10,22 @@ from gpumon.errors.load import shared_fixes
 from gpumon.errors.reading import LogFailure
 from gpumon.errors.tracebacks import MODEL_CODE
 
-
-class ErrorKind(str, Enum):
-    """What failed. The values are public names."""
-
-    PYTHON = "python"
-    CUDA = "cuda"
-    NCCL = "nccl"
-    ROCM = "rocm"
-    SYSTEM = "system"
-    PROGRAM = "program"
-    """A line of a log that names nothing of these."""
-
-
 _ROWS: Final = [row.split(" | ", 2) for row in table("gpumon.errors", "kinds")]
-KIND_SENTENCES: Final = {ErrorKind(kind): sentence for kind, sentence, *_ in _ROWS}
-_KINDS: Final = [
-    (ErrorKind(kind), lazy_pattern(pattern, re.IGNORECASE)) for kind, _, *patterns in _ROWS for pattern in patterns
-]
+KIND_SENTENCES: Final = {kind: sentence for kind, sentence, *_ in _ROWS}
+_KINDS: Final = [(kind, lazy_pattern(pattern, re.IGNORECASE)) for kind, _, *patterns in _ROWS for pattern in patterns]
 _FAULTS: Final = frozenset({"UnboundLocalError", "NameError"})
 """Exceptions whose cause is the code that raised them, rather than a value that it was given."""
 
 
-def kind_of(failure: LogFailure) -> ErrorKind:
-    """What failed, from the text of an error and how it reads."""
-    other = ErrorKind.PROGRAM if " " in failure.name else ErrorKind.PYTHON  # the name of an exception has no spaces
+def kind_of(failure: LogFailure) -> str:
+    """What failed, as a public name: what the text of an error names, or else how it reads."""
+    other = "program" if " " in failure.name else "python"  # the name of an exception has no spaces
     return next((kind for kind, pattern in _KINDS if pattern.search(failure.first_text) is not None), other)
 
 
 def next_steps(failure: LogFailure) -> tuple[Fix, ...]:
     """What to do first about an unknown error."""
-    steps = shared_fixes(f"unknown-{kind_of(failure).value}")
+    steps = shared_fixes(f"unknown-{kind_of(failure)}")
     if failure.name not in _FAULTS or failure.package in {"", MODEL_CODE}:
         return steps
     text = f"The code of {failure.package} has a fault, or does not fit other packages: use its newest version."

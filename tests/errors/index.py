@@ -12,7 +12,7 @@ from typing import Any
 
 from gpumon.errors.entry import KnownError
 from gpumon.errors.load import ENTRIES, INDEX, SHARED, entry_texts, parse
-from gpumon.errors.needles import MAX_GRAMS, NO_GRAM, grams
+from gpumon.errors.needles import NO_GRAM, grams
 from gpumon.errors.patterns import LetterWords, literals
 
 
@@ -74,7 +74,8 @@ def _rows(needles: Iterable[tuple[str, int, int]]) -> Mapping[str, str]:
     rows: dict[str, list[str]] = defaultdict(list)
     for letters, own in words_by_gram.items():
         of_words = {own[gram]: gram for gram in sorted(own, key=frequency.__getitem__, reverse=True)}
-        rarest, *others = sorted(of_words.values(), key=frequency.__getitem__)[:MAX_GRAMS] or [NO_GRAM]
+        # Ordinary text has one or two grams of many needles, but rarely three.
+        rarest, *others = sorted(of_words.values(), key=frequency.__getitem__)[:3] or [NO_GRAM]
         rows[rarest].append(f"{letters}:{' '.join(others)}:{' '.join(map(str, places[letters]))}")
     return {gram: ";".join(rows[gram]) for gram in sorted(rows)}
 

@@ -30,7 +30,7 @@ def entry(fixes: str) -> KnownError:
 
 
 FIXES = """\
-fix prefer when text has "A", "B" and not log has "C"
+fix prefer when text has "A", "B" and not log has "C" and not {number} matches "30."
          First for A.
 fix      General.
          | python -c 'print({{n:d}})' {number:7}; {run}
@@ -46,7 +46,7 @@ fix only when not program vLLM
     [
         ("A", {}, ["First for A.", "General.", ""]),
         ("a", {}, ["First for A.", "General.", ""]),
-        ("x", {"number": "6"}, ["Number 6.", "First for A.", "General.", ""]),
+        ("A", {"number": "302"}, ["Number 302.", "First for A.", "General.", ""]),
         ("x", {"number": "2"}, ["First for A.", "General.", ""]),
         ("x", {"number": "2", "platform": "Windows"}, ["Number 2.", "First for A.", "General.", ""]),
         ("B", {"number": "9", "program": "vLLM"}, ["First for A.", "Number 9.", "General."]),

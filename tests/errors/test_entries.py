@@ -36,7 +36,7 @@ from gpumon.errors.patterns import exact, literals, squeezed
 from gpumon.errors.programs import PROGRAMS, SIGNS
 from gpumon.errors.rank import case_of, fixes_of
 from gpumon.errors.scan import blocks
-from gpumon.errors.unknown import ErrorKind
+from gpumon.errors.unknown import KIND_SENTENCES
 from gpumon.operations.evidence import EVIDENCE_QUERIES
 from tests.errors.each_error import every_error, some_errors
 from tests.errors.hostile import needle_of
@@ -124,7 +124,7 @@ def slots_of(error: KnownError) -> set[str]:
     """The slots in the fixes of an entry, and in its conditions."""
     conditions = " ".join([*(fix.when for fix in error.fixes), *(when for when, _ in error.causes_when)])
     texts = "".join(f"{fix.text}{fix.code}" for fix in error.fixes)
-    return {*re.findall(r"\0([a-z_]+)(?::[^\0]*)?\0", texts), *re.findall(r"\{(\w+)\}", conditions)}
+    return {*re.findall(r"\0([a-z_]+)(?::[^\0]*)?\0", texts), *re.findall(r"\{([a-z]\w*)\}", conditions)}
 
 
 def given_slots(error: KnownError) -> set[str]:
@@ -270,7 +270,7 @@ def test_a_text_of_each_condition_is_in_a_sample(error: KnownError) -> None:
 def test_shared_fixes_are_used() -> None:
     texts = [re.sub(r" +", " ", path.read_text()) for path in sorted(ENTRIES.glob("*.txt")) if path.stem not in SHARED]
     code = "\n".join(path.read_text() for path in ENTRIES.parent.glob("*.py"))
-    used = (*re.findall(r'shared_fixes\("(\S+)"\)', code), *(f"unknown-{kind.value}" for kind in ErrorKind))
+    used = (*re.findall(r'shared_fixes\("(\S+)"\)', code), *(f"unknown-{kind}" for kind in KIND_SENTENCES))
     texts += [f"use {name}" for name in used]
     for shared in SHARED:
         for name in re.findall(r"^(?:group|piece) (\S+)", (ENTRIES / f"{shared}.txt").read_text(), re.MULTILINE):

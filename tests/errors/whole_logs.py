@@ -70,7 +70,6 @@ def answer(text: str | bytes, name: str = "job.log") -> LogAnswer:
 
 
 @cache
-@cache
 def answer_to(path: Path) -> LogAnswer:
     """The answer to the log in a file."""
     return answer(path.read_bytes(), path.name)

@@ -1,4 +1,4 @@
-"""GPUs, ranks, hosts and shares of memory that a message names."""
+"""GPUs, ranks and shares of memory that a message names."""
 
 import math
 from collections.abc import Mapping
@@ -8,7 +8,6 @@ from gpumon.errors.entry import Values
 from gpumon.errors.lazy_pattern import lazy_pattern
 
 _BUS: Final = lazy_pattern(r"[\da-fA-F]{4,8}:[\da-fA-F]{2}:[\da-fA-F]{2}")
-_CONTAINER_NAME: Final = lazy_pattern(r"[\da-f]{12}")
 
 
 def address(values: Values) -> Mapping[str, str]:
@@ -21,14 +20,6 @@ def ranks(values: Values, _: str) -> Mapping[str, int]:
     """How many ranks are between the two of a message, as `distance`."""
     numbers = [str(values.get(name, "")) for name in ("rank", "other_rank")]
     return {"distance": abs(int(numbers[0]) - int(numbers[1]))} if all(map(str.isdigit, numbers)) else {}
-
-
-def name(values: Values, _: str) -> Mapping[str, str]:
-    """What is special about the name of a host, as `host_name`: it is a number, or that of a container."""
-    host = str(values.get("host", ""))
-    if host.isdigit():
-        return {"host_name": "number"}
-    return {"host_name": "container"} if _CONTAINER_NAME.fullmatch(host) else {}
 
 
 def free_share(values: Values, _: str) -> Mapping[str, str]:

@@ -1,8 +1,10 @@
 """Code for the place where the program ran: Windows has other commands than Linux, and a notebook has cells."""
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
+from gpumon.core.text_table import table
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.signs import sign
 
@@ -12,10 +14,6 @@ NOTEBOOK: Final = "notebook"
 _VARIABLES: Final = lazy_pattern(r"(?P<variables>(?:[A-Z][A-Z0-9_]*=\S* )+)(?P<command>[a-z][^\n]*)")
 _ASSIGNMENT: Final = lazy_pattern(r"([A-Z][A-Z\d_]*)=(\"[^\"\n]*\"|'[^'\n]*'|\S*) ")
 _ASSIGNMENTS: Final = lazy_pattern(rf"(?P<names>(?:{_ASSIGNMENT.pattern})+)(?=[a-z])")
-_EXPORT: Final = lazy_pattern(r"^export (?P<name>[A-Z_]+\d?)=(?P<value>[\w:,-]+)$")
-_EXTRACT: Final = lazy_pattern(r" \| grep -o .*$")
-_FILTER: Final = lazy_pattern(r"\| grep(?: -[iE])* (?P<text>\w+|'[^'\n]*')")
-_LISTING: Final = lazy_pattern(r"\bls -l\w? ")
 
 
 def platform_of(lines: Iterable[str]) -> str:
@@ -51,9 +49,9 @@ def for_windows(code: str) -> str:
         pairs = (pair for pair in _ASSIGNMENT.findall(assignments["names"]) if not pair[1].startswith("/usr/"))
         names = "".join(f"$env:{name} = {_quoted(value)}; " for name, value in pairs)
         code = f"{names}{code[assignments.end() :]}"
-    code = _EXPORT.sub(r"$env:\g<name> = '\g<value>'", _EXTRACT.sub("", code))
-    code = _LISTING.sub("dir ", _FILTER.sub(r"| Select-String \g<text>", code))
-    code = code.replace('"$CUDA_VISIBLE_DEVICES"', '"$env:CUDA_VISIBLE_DEVICES"')
+    for row in table("gpumon.errors", "windows"):
+        regex, _, replacement = row.partition(" => ")
+        code = re.sub(regex, replacement, code)
     if is_for_linux(code):
         return code
     # What these commands are for is possible on Windows, under another name.

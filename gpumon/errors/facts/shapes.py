@@ -17,8 +17,6 @@ _RGB: Final = 3
 _RGBA: Final = 4
 _IMAGE_DIMENSIONS: Final = 4
 _TEXT_ENCODERS: Final = {768, 1280, 2048, 2560, 2816, 3584, 4096, 7680, 12288, 15360}
-_OF_INPAINTING: Final = {4, 9}
-_MEL_BANDS: Final = frozenset({80, 128})
 _POSITIONS: Final = {77: "CLIP", 448: "Whisper", 512: "BERT", 514: "RoBERTa", 1024: "GPT-2 and BART"}
 """Numbers of positions of models, which a text must not exceed."""
 _LENGTHS: Final = frozenset({2048, 4096, 8192, 16384, 32768})
@@ -43,11 +41,6 @@ def shapes(_: Values, text: str) -> Facts:
     return _READERS[name](match) if kind == name else {"shapes": kind, **match.groupdict()}
 
 
-def dimensions(values: Values, _: str) -> Facts:
-    """The number of `dimensions` of a shape."""
-    return {"dimensions": str(values["shape"]).count(",") + 1} if "shape" in values else {}
-
-
 def _sizes(text: str) -> list[int]:
     return list(map(int, _NUMBER.findall(text)))
 
@@ -62,18 +55,11 @@ def _features(match: re.Match[str]) -> Facts:
 
 
 def _channels(match: re.Match[str]) -> Facts:
-    shape, expected, given = _sizes(match["shape"]), int(match["expected"]), int(match["given"])
-    sizes = {"given": given, "expected": expected}
+    shape, expected = _sizes(match["shape"]), int(match["expected"])
     if len(shape) > 2 and shape[-1] == expected:
         order = Code(", ".join(map(str, (0, len(shape) - 1, *range(1, len(shape) - 1)))))
         return {"shapes": "channels last", "order": order}
-    if expected == _RGB and given in {1, _RGBA}:
-        return {"shapes": "gray images" if given == 1 else "alpha channel"}
-    if expected == 1 and given == _RGB:
-        return {"shapes": "color images"}
-    if {expected, given} == _OF_INPAINTING:
-        return {"shapes": "inpainting"}
-    return {"shapes": "mel bands" if expected in _MEL_BANDS else "channels", **sizes}
+    return {"shapes": "channels", "given": int(match["given"]), "expected": expected}
 
 
 def _loss_shapes(match: re.Match[str]) -> Facts:

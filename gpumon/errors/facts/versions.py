@@ -33,7 +33,6 @@ _KEPT_UNTIL: Final = tuple((lazy_pattern(pattern), versions) for pattern, versio
 _UPGRADED: Final = _names("upgraded")
 _BASE_OF_TORCH: Final = _names("torch")
 _IN_TORCH_CUDA: Final = _names("torch.cuda")
-_BASE_OF_DISTRIBUTED: Final = _names("torch.distributed")
 _REMOVED_FROM_TORCH: Final = _rows("removed")
 _ARGUMENTS: Final = _rows("arguments")
 _SYNONYMS: Final = _rows("synonym")
@@ -41,16 +40,6 @@ _DIFFUSERS_CLASS: Final = lazy_pattern(
     r"Transformer[23]DModel|UNet\w*Model|AutoencoderKL|Scheduler$|ControlNetModel|Pipeline$"
 )
 _REQUIREMENT: Final = lazy_pattern(r"(?P<name>[\w-]{1,60}?)(?P<limits>(?:[<>=!]=?[\d.]{1,20},?){1,4})")
-_VERSION: Final = lazy_pattern(r"\d{1,2}\.\d{1,2}")
-_LEADING_NUMBER: Final = lazy_pattern(r"\d+")
-_TORCHCODEC_MINOR: Final = 8
-_FIRST_TOOLKIT: Final = _rows("architecture")
-_FIRST_CONDA_TOOLKIT: Final = (11, 3)
-"""The oldest toolkit in NVIDIA's channel of conda."""
-_PYTORCH_OF_TOOLKIT: Final = _rows("toolkit")
-_OLDEST_OF_CUDA_12: Final = 50
-_OLDEST_OF_CUDA_13: Final = 75
-"""Architectures for which these toolkits still compile."""
 
 
 def missing_name(values: Values, _: str) -> Facts:
@@ -98,12 +87,8 @@ def _newer_or_older(module: str, name: str) -> Facts:
 def torch_part(values: Values, _: str) -> Facts:
     """Why PyTorch lacks a part, as `part`: newer, removed (`successor`), misspelled (`similar`), or where it is."""
     name, module = str(values.get("attribute", "")), values.get("module")
-    if module == "._C":
-        return {"part": "two versions"}
     if name in _BASE_OF_TORCH | _IN_TORCH_CUDA and not module:
         return {"part": "another torch" if name in _BASE_OF_TORCH else "in torch.cuda"}
-    if module == ".distributed" and name in _BASE_OF_DISTRIBUTED:
-        return {"part": "not distributed"}
     if name in _REMOVED_FROM_TORCH:
         successor = _REMOVED_FROM_TORCH[name]
         return {"part": "removed", "successor": f", or call {successor} in your code" if successor else ""}
@@ -131,48 +116,8 @@ def driver(values: Values, _: str) -> Facts:
     return {"cuda": f"{int(digits) // 1000}.{int(digits) % 1000 // 10}"} if digits.isdigit() else {}
 
 
-def branch(values: Values, _: str) -> Facts:
-    """The branch of the driver that a message names, as `branch`."""
-    digits = str(values.get("legacy", ""))[:3]
-    return {"branch": digits} if digits.isdigit() else {}
-
-
 def compiler(values: Values, _: str) -> Facts:
     """The newest version of gcc that a message permits, as `gcc`."""
     newest, limit = str(values.get("newest", "")), str(values.get("limit", ""))
     version = newest if newest.isdigit() else str(int(limit) - 1) if limit.isdigit() else ""
     return {"gcc": version} if version else {}
-
-
-def toolkit(values: Values, _: str) -> Facts:
-    """The toolkit for an installed PyTorch, as `conda` or `archive`, or a PyTorch for the toolkit, as `release`.
-
-    Without versions, the `package` that is built.
-    """
-    wanted = _VERSION.fullmatch(str(values.get("torch", "")))
-    if wanted is None:
-        package = package_of(str(values.get("extension", "")))
-        return {"package": package} if package else {}
-    if tuple(map(int, wanted[0].split("."))) >= _FIRST_CONDA_TOOLKIT:
-        return {"conda": wanted[0]}
-    release = _PYTORCH_OF_TOOLKIT.get(str(values.get("toolkit", "")))
-    return {"archive": wanted[0], **({} if release is None else {"release": release})}
-
-
-def architecture(values: Values, _: str) -> Facts:
-    """What compiles for an architecture: `first_toolkit`, or as `last_toolkit` the last one for an old architecture."""
-    number = _LEADING_NUMBER.search(str(values.get("capability", "")).replace(".", ""))
-    if number is None:
-        return {}
-    if int(number[0]) < _OLDEST_OF_CUDA_13:
-        return {"last_toolkit": "12" if int(number[0]) >= _OLDEST_OF_CUDA_12 else "11"}
-    first = _FIRST_TOOLKIT.get(number[0], "")
-    return {"first_toolkit": first} if first else {}
-
-
-def codec(values: Values, _: str) -> Facts:
-    """Whether PyTorch does not fit a TorchCodec that was installed later, as `codec`: a nightly, or one before 2.8."""
-    version = str(values.get("torch", ""))
-    minor = _LEADING_NUMBER.match(version.removeprefix("2."))
-    is_other = "dev" in version or (minor is not None and int(minor[0]) < _TORCHCODEC_MINOR)
-    return {"codec": "other"} if is_other else {}
