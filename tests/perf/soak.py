@@ -389,7 +389,7 @@ def _complete_overview(gpus: int, pids: Sequence[int]) -> str:
     """A pattern of the overview with the utilization of every GPU, and every process that there is room for."""
     if gpus > _MAX_LISTED:
         pids = ()
-    rows = "".join(rf"[\s\S]*[\n▸ ] *{gpu} +[━╸─▁▂▃▄▅▆▇█]+ +\d+%" for gpu in range(gpus))
+    rows = "".join(rf"(?=[\s\S]*[\n▸ ] *{gpu} +[━╸─▁▂▃▄▅▆▇█]+ +\d+%)" for gpu in range(gpus))
     processes = "".join(rf"(?=[\s\S]* {pid} )" for pid in pids)
     return rf"\A(?![\s\S]* respond)(?=.*● live){processes}{rows}"
 
