@@ -123,9 +123,9 @@ class Program:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
-    def probe(self) -> Probe:
-        """A connection to its probe, which may not be there yet."""
-        self.probes.append(Probe(self.socket()))
+    def probe(self, pid: int | None = None) -> Probe:
+        """A connection to its probe, or that of its child, which may not be there yet."""
+        self.probes.append(Probe(self.socket(pid)))
         return self.probes[-1]
 
     def socket(self, pid: int | None = None) -> Path:

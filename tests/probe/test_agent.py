@@ -228,6 +228,7 @@ sys.stdin.readline()
         assert [waited(lambda: probe.until("statistics")["state"] == "waiting_for_cuda")]
         program.say("")
         assert [waited(lambda: probe.until("statistics")["state"] == "live")]
+        probe.close()
         program.say("")
         waited(lambda: not sockets(tmp_path))
         assert process.poll() is None
@@ -318,7 +319,7 @@ os.kill(child, 9); os.waitpid(child, 0)
         pids = dict(program.hear().split() for _ in range(2))
         assert int(pids["parent"]) == program.process.pid
         for who, ordinal in (("parent", 1), ("child", 0)):
-            probe = Probe(program.socket(int(pids[who])))
+            probe = program.probe(int(pids[who]))
             assert probe.until("hello")["pid"] == int(pids[who])
             assert [device["ordinal"] for device in probe.until("statistics")["devices"]] == [ordinal]
         program.say("")
@@ -411,8 +412,9 @@ if __name__ == "__main__":
     ) as process:
         program = Program(process, tmp_path)
         for ordinal, pid in enumerate(program.hear().split()):
-            probe = Probe(program.socket(int(pid)))
+            probe = program.probe(int(pid))
             assert [device["ordinal"] for device in probe.until("statistics")["devices"]] == [ordinal]
+            probe.close()
         program.say("")
         assert process.wait(PATIENCE) == 0
 
