@@ -39,6 +39,7 @@ SIZE = (100, 30)
 NOT_SUPPORTED = Problem(ProblemCode.NOT_SUPPORTED, "This chip does not have it.")
 
 
+@pytest.mark.timeout(240)
 def test_demo_walks_everything_and_saves_pictures(nvml_mock: NvmlMock, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
     environment = nvml_mock.environment_without_library()
