@@ -88,8 +88,8 @@ class Intervals:
     def __init__(self, ranges: Sequence[Interval]) -> None:
         self.items: list[Interval] = []
         last = None
-        longest_first = sorted(ranges, key=attrgetter("end"), reverse=True)
-        for item in sorted(longest_first, key=attrgetter("begin")):
+        by_end = sorted(ranges, key=attrgetter("end"), reverse=True)
+        for item in sorted(by_end, key=attrgetter("begin")):
             begin = item.begin if last is None else max(item.begin, last)
             if item.end > begin:
                 self.items.append(Interval(begin, item.end, item.event))

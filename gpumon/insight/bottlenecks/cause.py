@@ -177,7 +177,7 @@ def _least_on_gpu(rule: CauseRule, evidence: SlownessEvidence) -> float:
     """The time of the work that the GPU keeps without a cause, which a host that ran ahead does not show."""
     if evidence.trace is None or rule.class_name in (GPU_WORK, *COMPUTE):
         return 0.0
-    return evidence.trace.work_seconds
+    return evidence.trace.compute_seconds
 
 
 def _predicted(

@@ -212,7 +212,7 @@ class TraceEvidence:
         free_seconds: Time in cudaFree and cudaMalloc.
         tf32_share: Part of the step in matrix products in TF32.
         elementwise_seconds: Time of the largest elementwise kernels and copies within the GPU.
-        work_seconds: Time in which the GPU computes, as it was recorded.
+        compute_seconds: Time in which the GPU computes, as it was recorded.
         queued_seconds: Time in which the GPU does nothing for a moment between two kernels that were queued already.
         without: How long the median step would take with a change, by the names of `gpumon.traces.what_if`.
         calls: Time by name of what the GPU waits for on the host.
@@ -229,7 +229,7 @@ class TraceEvidence:
     free_seconds: float = 0.0
     tf32_share: float = 0.0
     elementwise_seconds: float = 0.0
-    work_seconds: float = 0.0
+    compute_seconds: float = 0.0
     queued_seconds: float = 0.0
     without: Mapping[str, float] = field(default_factory=dict)
     calls: Mapping[str, float] = field(default_factory=dict)

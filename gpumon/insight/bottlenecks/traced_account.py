@@ -194,7 +194,7 @@ def _trace_evidence(trace: Trace, step_seconds: float, granted: Mapping[str, flo
         tf32_share=sum(part.time_ns for part in tensor if "tf32" in part.name.lower()) / step,
         elementwise_seconds=scales.device
         * sum(part.time_ns for part in trace.class_time(MEMORY).top if is_elementwise(part.name)),
-        work_seconds=sum(trace.class_time(name).time_ns for name in COMPUTE) / _NANOSECONDS,
+        compute_seconds=sum(trace.class_time(name).time_ns for name in COMPUTE) / _NANOSECONDS,
         queued_seconds=scales.device
         * sum(
             part.time_ns
