@@ -31,9 +31,10 @@ _LEVEL_AFTER_TIME: Final = rf"[ ]+(?:{_LEVELS})\b(?:[:|-]|[ ]+[|-](?=[ ])|)"
 # because the regular expression engine skips branches whose first character does not match; an empty branch is faster
 # than a question mark. Only ranks are groups.
 _PREFIX: Final = lazy_pattern(
-    rf"""\n[ \t]*(?:{_RANK}:(?=[ ])|[A-Za-z][A-Za-z0-9_.-]{{0,62}}[ ]*\|(?=[ ])|)(?:[ \t]*(?=[\d\[{{(A-Z])(?:
+    rf"""\n[ \t]*(?:{_RANK}:(?=[ ])|[A-Za-z][A-Za-z0-9_.-]{{0,62}}[ ]*\|(?=[ ])|)(?:[ \t]*(?=[\d\[{{(A-Z\#])(?:
       (?=\d)(?:{_DATE}{_TIME}{_ZONE}:?{_STREAM}{_SEPARATOR}(?:{_LEVEL_AFTER_TIME}|)
-        |{_TIME}(?::(?=[ ])|(?![\w:)]|[.,]\d)){_SEPARATOR})
+        |{_TIME}(?::(?=[ ])|(?![\w:)]|[.,]\d)){_SEPARATOR}|\d+\.\ds[ \t]+\d+(?=[ \t]))
+     |\#\d+[ ]\d+\.\d+(?=[ ])
      |\[(?:
         (?:default|rank|trainer|worker|gpu)[ :]?{_RANK}\]:?
        |(?:PG[ ][^\]\n]{{0,80}}[ ]|)[Rr]ank[: ]{{0,2}}{_RANK}\]:?
