@@ -57,6 +57,9 @@ _FIRST_LINES: Final = 20
 _MIN_LETTERS: Final = 8
 """Letters of a first line that differs from those of other programs."""
 _MIN_AGAIN: Final = 2
+_MAX_PASTED_LINES: Final = 12
+_IGNORED: Final = signs.sign("ignored")
+_PYTHON_WARNING, _AFTER_CRASH = signs.sign("python warning"), signs.sign("after crash")
 _MAX_LINES_BEFORE: Final = 512
 _MAX_ORDINARY: Final = {FailureKind.LOGGED: 40, FailureKind.REPORTED: 40, FailureKind.KNOWN: 400}
 """Ordinary lines after which an error that is only a line of text was not the end."""
@@ -126,7 +129,7 @@ class LogReader:
         self._reached: dict[tuple[int | None, str], int] = {}
         self._first_lines: set[str] = set()
         self._again = 0
-        self._characters = 0
+        self._characters = self._written = self._unbuffered = 0
         self._at_end: Match | None = None
 
     def read(self, chunks: Iterable[bytes]) -> LogReading:
@@ -135,6 +138,8 @@ class LogReader:
         for block in blocks(chunks):
             self._add(block)
         reading.is_cut = block is not None and not block.is_complete and _is_cut(block.lines)
+        if self._open and self._is_going_on():
+            self._survive(bool)
         self._split()
         reading.open = [item.failure for item in self._open]
         reading.runs.append(Run(self._run_start, reading.lines, reading.open[-1] if reading.open else None))
@@ -155,6 +160,19 @@ class LogReader:
             del self._open[start - len(failures) :]
             self._restart(later[0].failure.first_line)
             self._open = later
+
+    def _is_going_on(self) -> bool:
+        """Whether a program printed more behind the last failure than one that ends does.
+
+        Warnings of Python and lines of loggers are not buffered: if a script had ended, another one wrote them.
+        """
+        failures = [item.failure for item in self._open]
+        if self._written > self._buffered:
+            return not any(_ends_process(failure) or failure.is_report for failure in failures)
+        if self._unbuffered < 2 * _WEIGHT or self._reading.ranks:
+            return False
+        raised = [failure.raised for failure in failures if not signs.is_of_shell(failure.text)]
+        return all(item is not None and item.is_of_script for item in raised)
 
     def _hang(self) -> Match | None:
         """The error at whose message the log stops, if it does."""
@@ -213,6 +231,7 @@ class LogReader:
 
     def _fail(self, failure: LogFailure, block: LogBlock, position: int) -> None:
         """Adds a failure to those that are open."""
+        self._written = self._unbuffered = 0
         name = failure.raised.name if failure.raised else ""
         known = failure.match.error.id if failure.match else failure.text[:80].translate(_NO_DIGITS)
         key = (failure.kind, name, known, failure.rank)
@@ -223,7 +242,8 @@ class LogReader:
             return
         if raised is not None and raised.is_caught:
             before = block.lines[max(0, position - _MAX_LINES_BEFORE) : position]
-            if any(signs.progress(line) is not None for line in before):  # the program worked before, so it goes on
+            is_late = failure.first_line > _MAX_PASTED_LINES and _IGNORED.is_in("".join(before[-2:]))
+            if is_late or any(signs.progress(line) is not None for line in before):  # it worked, and goes on
                 self._keep_survived(failure)
                 return
         if raised is not None and self._is_of_next_run(failure, raised):
@@ -280,24 +300,35 @@ class LogReader:
     def _walk(self, block: LogBlock, start: int, end: int) -> None:
         """Reads the lines behind failures."""
         for position in range(max(start, block.first), min(end, block.end)):
-            line, rank = block.lines[position], block.ranks[position]
             if not self._open:
                 return
-            if not line.strip():
-                continue
-            if signs.restarts(line) or (self._may_start and self._starts(block, position)):
+            if block.lines[position].strip():
+                self._read_line(block, position)
+
+    def _read_line(self, block: LogBlock, position: int) -> None:
+        line, rank = block.lines[position], block.ranks[position]
+        is_indented = line[0].isspace()
+        if not is_indented:
+            self._count(line, rank)
+        if self._open[-1].failure.is_of_tests:  # what tests print is no progress, but another run of them is
+            if signs.starts(block.texts[position]):
                 self._restart(block.numbers[position])
-            elif signs.is_success(line):
-                self._survive(lambda item, rank=rank: item.concerns(rank))  # type: ignore[misc]
-            else:
-                if not line[0].isspace():
-                    for lines in self._lines_of(rank):
-                        lines.written += len(line)
-                step = signs.progress(line)
-                if step is not None:
-                    self._progress(step, block, position)
-                elif not line[0].isspace():
-                    self._ordinary(rank, _WEIGHT if signs.is_information(line) else 1)
+        elif signs.restarts(line) or (self._may_start and self._starts(block, position)):
+            self._restart(block.numbers[position])
+        elif signs.is_success(line):
+            self._survive(lambda item: item.concerns(rank))
+        elif (step := signs.progress(line)) is not None:
+            self._progress(step, block, position)
+        elif not is_indented:
+            self._ordinary(rank, _WEIGHT if signs.is_information(line) else 1)
+
+    def _count(self, line: str, rank: int | None) -> None:
+        """Counts what is printed behind failures."""
+        for lines in self._lines_of(rank):
+            lines.written += len(line)
+        if not _AFTER_CRASH.is_in(line):
+            self._written += len(line)
+            self._unbuffered += _WEIGHT if _PYTHON_WARNING.is_in(line) else _WEIGHT // 5 * signs.is_information(line)
 
     def _starts(self, block: LogBlock, position: int) -> bool:
         """Whether a program is started: a shell says so, or a log without ranks begins again with its first lines."""
@@ -413,6 +444,8 @@ def _is_cut(lines: Sequence[str]) -> bool:
     if not lines or not lines[-1].strip() or lines[-1].rstrip().endswith("]"):  # such as a bar, which has no line end
         return False
     last = lines[-1].translate(_NO_DIGITS)
+    if not any(map(str.isalpha, last)):
+        return False
     before = (line.translate(_NO_DIGITS) for line in lines[-_LINES_BACK:-1])
     return any(
         len(last) < len(line) and line.startswith(last.rstrip()) and line.strip() != last.strip() for line in before
