@@ -171,7 +171,7 @@ def _add_others(block: LogBlock, covered: set[int], result: BlockFailures) -> No
             kind = FailureKind.LOGGED
         else:
             continue
-        if ended is None and _METRIC.is_in(text):
+        if ended is None and _METRIC.is_in(text) and not _FAILED_TESTS.is_in(text):
             continue
         failure = _failure(block, kind, position, safe_text(_with_announced(block, position), _MAX_TEXT))
         result.failures.append(FailureLines(position, position + 1, replace(failure, ended=ended)))

@@ -58,6 +58,8 @@ _MIN_LETTERS: Final = 8
 """Letters of a first line that differs from those of other programs."""
 _MIN_AGAIN: Final = 2
 _MAX_PASTED_LINES: Final = 12
+_MAX_BEHIND_CAUGHT: Final = 40
+"""Lines behind an exception that a program caught and printed, after which it goes on whatever they say."""
 _IGNORED: Final = signs.sign("ignored")
 _PYTHON_WARNING, _AFTER_CRASH = signs.sign("python warning"), signs.sign("after crash")
 _MAX_LINES_BEFORE: Final = 512
@@ -129,7 +131,7 @@ class LogReader:
         self._reached: dict[tuple[int | None, str], int] = {}
         self._first_lines: set[str] = set()
         self._again = 0
-        self._characters = self._written = self._unbuffered = 0
+        self._characters = self._behind = self._written = self._unbuffered = 0
         self._at_end: Match | None = None
 
     def read(self, chunks: Iterable[bytes]) -> LogReading:
@@ -167,7 +169,8 @@ class LogReader:
         Warnings of Python and lines of loggers are not buffered: if a script had ended, another one wrote them.
         """
         failures = [item.failure for item in self._open]
-        if self._written > self._buffered:
+        is_caught = failures[-1].raised is not None and not any(item.ends for item in self._open)
+        if self._written > self._buffered or (is_caught and self._behind > _MAX_BEHIND_CAUGHT):
             return not any(_ends_process(failure) or failure.is_report for failure in failures)
         if self._unbuffered < 2 * _WEIGHT or self._reading.ranks:
             return False
@@ -231,7 +234,7 @@ class LogReader:
 
     def _fail(self, failure: LogFailure, block: LogBlock, position: int) -> None:
         """Adds a failure to those that are open."""
-        self._written = self._unbuffered = 0
+        self._behind = self._written = self._unbuffered = 0
         name = failure.raised.name if failure.raised else ""
         known = failure.match.error.id if failure.match else failure.text[:80].translate(_NO_DIGITS)
         key = (failure.kind, name, known, failure.rank)
@@ -310,6 +313,8 @@ class LogReader:
         is_indented = line[0].isspace()
         if not is_indented:
             self._count(line, rank)
+        if not self._open:
+            return
         if self._open[-1].failure.is_of_tests:  # what tests print is no progress, but another run of them is
             if signs.starts(block.texts[position]):
                 self._restart(block.numbers[position])
@@ -327,8 +332,12 @@ class LogReader:
         for lines in self._lines_of(rank):
             lines.written += len(line)
         if not _AFTER_CRASH.is_in(line):
+            self._behind += 1
             self._written += len(line)
             self._unbuffered += _WEIGHT if _PYTHON_WARNING.is_in(line) else _WEIGHT // 5 * signs.is_information(line)
+            is_much = self._written > _BUFFERED_BY_RANKS >= self._written - len(line)
+            if is_much and self._is_going_on():
+                self._survive(bool)
 
     def _starts(self, block: LogBlock, position: int) -> bool:
         """Whether a program is started: a shell says so, or a log without ranks begins again with its first lines."""
@@ -351,9 +360,11 @@ class LogReader:
             return
         if step.number is not None:
             before = self._reached.get((rank, step.key))
-            if before is not None and step.number <= before:
-                if step.number <= 1 < before and step.key != "bar" and self._has_ended:
-                    self._restart(number)
+            is_again = before is not None and step.number <= 1 < before and step.key != "bar"
+            if is_again and self._has_ended:
+                self._restart(number)
+                return
+            if before is not None and step.number <= before and not is_again:
                 return
             self._reached[rank, step.key] = step.number
         offset = self._offset(block, position)

@@ -46,7 +46,7 @@ _RECORD_START: Final = lazy_pattern(r'\{ ?"log" ?: ?"')
 _ANSI_ESCAPE: Final = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _QUOTES: Final = (("\u2018", "'"), ("\u2019", "'"), ("\u201c", '"'), ("\u201d", '"'))
 """Quotes as compilers, forums and mail programs print them, each with that of the message."""
-_CUT_FRAME: Final = lazy_pattern(r'\bFile "[^"\n]*\n')
+_CUT_FRAME: Final = lazy_pattern(r'File "[^"\n]*\n')
 """The start of a frame of a traceback whose file goes on in the next line."""
 _MIN_CUT: Final = 2
 _MAX_PIECES: Final = 8
