@@ -40,7 +40,7 @@ _PREFIX: Final = lazy_pattern(
        |(?:PG[ ][^\]\n]{{0,80}}[ ]|)[Rr]ank[: ]{{0,2}}{_RANK}\]:?
        |\d{{1,3}},{_RANK}\]<std(?:out|err)>:
        |(?:{_DATE}|){_TIME}{_ZONE}\](?:{_LEVEL_AFTER_TIME}|\[[\w.]+\]\[(?:{_LEVELS})\][ ]-(?=[ ])|)
-       |[ ]*\d+\.\d{{3,9}}\]
+       |[ ]*\d+\.\d{{3,9}}\]|\d{{4}}-\d\d-\d\d[ ]\d\d:\d\d\]
        |[A-Z][a-z][a-z][ ]{_MONTH_DAY}[ ]{_TIME}[ ]\d{{4}}\]
        |[IWEFC]\d{{4}}[ ]{_TIME}[ ][\w./-]+:\d+\]
        |pod/[^\]\n]{{1,120}}\]

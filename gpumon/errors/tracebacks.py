@@ -390,8 +390,8 @@ def _bare_exceptions(
             continue
         if match["test"]:
             item = _of_test(rows, row)
-            last_end = item.end_row
-            yield item
+            last_end = row + 1 if item is None else item.end_row
+            yield from () if item is None else (item,)
             continue
         message, last_end = _message(rows, row, match.end() - match.start() - 1, row)
         name = match["name"] or match["fatal"] or match["cpp"] or ("terminate" if match["thrown"] else "Exception")
@@ -407,8 +407,8 @@ def _bare_exceptions(
         yield Raised(safe_text(name, _MAX_TEXT), message, row, row, last_end, frame, frame, is_uncaught=is_end)
 
 
-def _of_test(rows: RankLines, row: int) -> Raised:
-    """An exception as pytest shows it: each of its lines begins with E, and its place stands below them."""
+def _of_test(rows: RankLines, row: int) -> Raised | None:
+    """An exception as pytest shows it, or None: its lines begin with E, and its place stands below them."""
     rank = rows.of_rank(row)
     end = next((other for other in range(row, rank.stop) if not _TEST_LINE.match(rows.lines[other])), rank.stop)
     below = takewhile(
@@ -429,6 +429,8 @@ def _of_test(rows: RankLines, row: int) -> Raised:
     shown = (line.partition("E ")[2].strip() for line in rows.lines[row : min(end, row + _MAX_MESSAGE_LINES)])
     first, *more = (safe_text(line, _MAX_TEXT) for line in shown)
     named = _EXCEPTION.match(first)
+    if named is None and place is None:  # such as a row of a table
+        return None
     name = named[1] if named is not None else place[3] if place is not None else "AssertionError"
     lines = (first.removeprefix(name).removeprefix(":").strip(), *(more if first.endswith(":") else ()))
     message = "\n".join(lines)[: _MAX_TEXT * 8]  # what follows are mostly the values that were compared
