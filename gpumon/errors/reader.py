@@ -7,7 +7,7 @@ its last run ended.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from math import inf
 from operator import attrgetter
@@ -15,12 +15,10 @@ from typing import Final
 
 from gpumon.errors import signs
 from gpumon.errors.candidate import PatternHit
-from gpumon.errors.entry import ContextState
 from gpumon.errors.facts.platforms import platform_of
 from gpumon.errors.failures import (
     BlockFailures,
     failures_in,
-    is_lasting,
     numbered,
     positions_with,
     with_letters,
@@ -28,6 +26,15 @@ from gpumon.errors.failures import (
 )
 from gpumon.errors.find import ErrorFinder
 from gpumon.errors.match import Match, lines_near, timestamp_at
+from gpumon.errors.open_failures import (
+    INFORMATION_WEIGHT,
+    OpenFailure,
+    Output,
+    RankLines,
+    ends_process,
+    is_going_on,
+    max_ordinary,
+)
 from gpumon.errors.programs import programs_in
 from gpumon.errors.ranks import SIGNS, RankWork, with_line
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, Run
@@ -50,7 +57,6 @@ _MIN_PROGRESS: Final = 3
 _MIN_PROGRESS_OF_OTHERS: Final = 20
 _LATER_SECONDS: Final = 60.0
 _MAX_MESSAGE_LINES: Final = 16
-_WEIGHT: Final = 25
 _LINES_BACK: Final = 40
 _FIRST_LINES: Final = 20
 """Lines with which a log begins; a program that is started again prints them again."""
@@ -58,60 +64,11 @@ _MIN_LETTERS: Final = 8
 """Letters of a first line that differs from those of other programs."""
 _MIN_AGAIN: Final = 2
 _MAX_PASTED_LINES: Final = 12
-_MAX_BEHIND_CAUGHT: Final = 40
-"""Lines behind an exception that a program caught and printed, after which it goes on whatever they say."""
 _IGNORED: Final = signs.sign("ignored")
-_PYTHON_WARNING, _AFTER_CRASH = signs.sign("python warning"), signs.sign("after crash")
 _MAX_LINES_BEFORE: Final = 512
-_MAX_ORDINARY: Final = {FailureKind.LOGGED: 40, FailureKind.REPORTED: 40, FailureKind.KNOWN: 400}
-"""Ordinary lines after which an error that is only a line of text was not the end."""
 _OF_PROCESS: Final = frozenset({FailureKind.RAISED, FailureKind.ENDED})
-_EXECUTED: Final = "<string>"
-"""The file of code that the program itself executes: it goes on if it prints anything after an exception of it."""
 _RANK_SIGNS: Final = with_letters(SIGNS)
 _NO_DIGITS: Final = str.maketrans("", "", "0123456789")
-
-
-@dataclass(slots=True)
-class _RankLines:
-    """What may be of a rank since its first open failure.
-
-    Attributes:
-        ordinary: Lines that are neither progress nor a failure.
-        written: Characters.
-        max_ordinary: The lines from which on one of its open failures was not the end.
-    """
-
-    ordinary: int = 0
-    written: int = 0
-    max_ordinary: float = inf
-
-
-@dataclass(slots=True)
-class _Open:
-    """A failure that the run has not survived so far."""
-
-    failure: LogFailure
-    offset: int
-    key: tuple[object, ...]
-    lines: _RankLines
-    max_ordinary: float
-    written_before: int
-    progress: int = 0
-
-    @property
-    def is_uncaught(self) -> bool:
-        """Whether it is an exception that ended its process, as far as its form shows."""
-        return self.failure.raised is not None and self.failure.raised.is_uncaught
-
-    def concerns(self, rank: int | None) -> bool:
-        """Whether a line of a rank says something about it; lines without a rank may be of any."""
-        return self.failure.rank is None or rank is None or self.failure.rank == rank
-
-    @property
-    def ends(self) -> bool:
-        """Whether it ended the program, so that what is started now is another run."""
-        return self.failure.kind is FailureKind.ENDED or self.is_uncaught
 
 
 class LogReader:
@@ -120,9 +77,9 @@ class LogReader:
     def __init__(self, finder: ErrorFinder) -> None:
         self._finder = finder
         self._reading = LogReading()
-        self._open: list[_Open] = []
+        self._open: list[OpenFailure] = []
         self._has_ended = self._may_start = False
-        self._lines: dict[int | None, _RankLines] = {}
+        self._lines: dict[int | None, RankLines] = {}
         self._counts: Counter[tuple[object, ...]] = Counter()
         self._survived: list[Notice] = []
         self._notices: dict[str, Notice] = {}
@@ -131,7 +88,8 @@ class LogReader:
         self._reached: dict[tuple[int | None, str], int] = {}
         self._first_lines: set[str] = set()
         self._again = 0
-        self._characters = self._behind = self._written = self._unbuffered = 0
+        self._characters = 0
+        self._output = Output()
         self._at_end: Match | None = None
 
     def read(self, chunks: Iterable[bytes]) -> LogReading:
@@ -140,7 +98,7 @@ class LogReader:
         for block in blocks(chunks):
             self._add(block)
         reading.is_cut = block is not None and not block.is_complete and _is_cut(block.lines)
-        if self._open and self._is_going_on():
+        if self._is_going_on():
             self._survive(bool)
         self._split()
         reading.open = [item.failure for item in self._open]
@@ -162,20 +120,6 @@ class LogReader:
             del self._open[start - len(failures) :]
             self._restart(later[0].failure.first_line)
             self._open = later
-
-    def _is_going_on(self) -> bool:
-        """Whether a program printed more behind the last failure than one that ends does.
-
-        Warnings of Python and lines of loggers are not buffered: if a script had ended, another one wrote them.
-        """
-        failures = [item.failure for item in self._open]
-        is_caught = failures[-1].raised is not None and not any(item.ends for item in self._open)
-        if self._written > self._buffered or (is_caught and self._behind > _MAX_BEHIND_CAUGHT):
-            return not any(_ends_process(failure) or failure.is_report for failure in failures)
-        if self._unbuffered < 2 * _WEIGHT or self._reading.ranks:
-            return False
-        raised = [failure.raised for failure in failures if not signs.is_of_shell(failure.text)]
-        return all(item is not None and item.is_of_script for item in raised)
 
     def _hang(self) -> Match | None:
         """The error at whose message the log stops, if it does."""
@@ -234,7 +178,7 @@ class LogReader:
 
     def _fail(self, failure: LogFailure, block: LogBlock, position: int) -> None:
         """Adds a failure to those that are open."""
-        self._behind = self._written = self._unbuffered = 0
+        self._output = Output()
         name = failure.raised.name if failure.raised else ""
         known = failure.match.error.id if failure.match else failure.text[:80].translate(_NO_DIGITS)
         key = (failure.kind, name, known, failure.rank)
@@ -255,10 +199,10 @@ class LogReader:
             self._look_back(block, position)
         if not self._open:
             self._lines.clear()
-        behind = self._lines.setdefault(failure.rank, _RankLines())
-        limit = behind.ordinary + _max_ordinary(failure)
+        behind = self._lines.setdefault(failure.rank, RankLines())
+        limit = behind.ordinary + max_ordinary(failure)
         behind.max_ordinary = min(behind.max_ordinary, limit)
-        self._open.append(_Open(failure, self._offset(block, position), key, behind, limit, behind.written))
+        self._open.append(OpenFailure(failure, self._offset(block, position), key, behind, limit, behind.written))
         self._has_ended |= self._open[-1].ends
         self._may_start |= failure.kind in _OF_PROCESS
 
@@ -325,19 +269,20 @@ class LogReader:
         elif (step := signs.progress(line)) is not None:
             self._progress(step, block, position)
         elif not is_indented:
-            self._ordinary(rank, _WEIGHT if signs.is_information(line) else 1)
+            self._ordinary(rank, INFORMATION_WEIGHT if signs.is_information(line) else 1)
 
     def _count(self, line: str, rank: int | None) -> None:
         """Counts what is printed behind failures."""
         for lines in self._lines_of(rank):
             lines.written += len(line)
-        if not _AFTER_CRASH.is_in(line):
-            self._behind += 1
-            self._written += len(line)
-            self._unbuffered += _WEIGHT if _PYTHON_WARNING.is_in(line) else _WEIGHT // 5 * signs.is_information(line)
-            is_much = self._written > _BUFFERED_BY_RANKS >= self._written - len(line)
-            if is_much and self._is_going_on():
-                self._survive(bool)
+        before = self._output.written
+        self._output.add(line)
+        if before <= _BUFFERED_BY_RANKS < self._output.written and self._is_going_on():
+            self._survive(bool)
+
+    def _is_going_on(self) -> bool:
+        is_buffered = self._output.written <= self._buffered
+        return is_going_on(self._open, self._output, is_buffered=is_buffered, has_ranks=bool(self._reading.ranks))
 
     def _starts(self, block: LogBlock, position: int) -> bool:
         """Whether a program is started: a shell says so, or a log without ranks begins again with its first lines."""
@@ -346,7 +291,7 @@ class LogReader:
         self._again += is_again and sum(map(str.isalpha, shape)) >= _MIN_LETTERS
         return self._again >= _MIN_AGAIN or (self._has_ended and signs.starts(block.texts[position]))
 
-    def _lines_of(self, rank: int | None) -> Iterable[_RankLines]:
+    def _lines_of(self, rank: int | None) -> Iterable[RankLines]:
         """The counts of all ranks that a line of a rank, or of any, may be of."""
         some = (self._lines.get(None), self._lines.get(rank))
         return self._lines.values() if rank is None else filter(None, some)
@@ -372,10 +317,10 @@ class LogReader:
             item.progress += item.concerns(rank)
         self._survive(lambda item: item.concerns(rank) and self._goes_on(item, step, block, position, offset))
 
-    def _goes_on(self, item: _Open, step: signs.WorkLine, block: LogBlock, position: int, offset: int) -> bool:
+    def _goes_on(self, item: OpenFailure, step: signs.WorkLine, block: LogBlock, position: int, offset: int) -> bool:
         """Whether progress shows that a failure did not end its process."""
         failure = item.failure
-        if step.key == signs.DONE and _ends_process(failure):
+        if step.key == signs.DONE and ends_process(failure):
             return False
         if failure.rank is not None and block.ranks[position] is None and item.progress < _MIN_PROGRESS_OF_OTHERS:
             return False
@@ -395,8 +340,8 @@ class LogReader:
         if is_over:
             self._survive(lambda item: item.lines.ordinary > item.max_ordinary)
 
-    def _survive(self, is_survived: Callable[[_Open], bool]) -> None:
-        kept: list[_Open] = []
+    def _survive(self, is_survived: Callable[[OpenFailure], bool]) -> None:
+        kept: list[OpenFailure] = []
         for item in self._open:
             if is_survived(item):
                 self._counts.pop(item.key, None)
@@ -435,19 +380,6 @@ class LogReader:
 def _shape(text: str) -> str:
     """A line without what differs from run to run."""
     return text.strip().translate(_NO_DIGITS)
-
-
-def _max_ordinary(failure: LogFailure) -> float:
-    """The ordinary lines that may follow behind an end; if it is certain, they prove nothing."""
-    raised = failure.raised
-    is_executed = raised is not None and raised.frame is not None and raised.frame.file == _EXECUTED
-    return 1 if raised is not None and is_executed and not raised.is_uncaught else _MAX_ORDINARY.get(failure.kind, inf)
-
-
-def _ends_process(failure: LogFailure) -> bool:
-    """Whether a process hardly goes on after a failure: it was killed, or its CUDA context is dead."""
-    is_dead = any(is_lasting(match) or match.error.context is ContextState.DEAD for match in failure.matches)
-    return is_dead or (failure.ended is not None and failure.ended.is_reason)
 
 
 def _is_cut(lines: Sequence[str]) -> bool:
