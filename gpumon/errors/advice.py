@@ -14,10 +14,6 @@ from gpumon.errors.reading import LogFailure, Notice
 from gpumon.errors.signs import sign
 from gpumon.errors.tracebacks import LIBRARY, Raised, TracebackFrame
 
-_OF_VERSIONS: Final = frozenset(
-    {"AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError", "UnboundLocalError"}
-)
-"""Exceptions that a package raises in its own code if it, or a package that it uses, has another version."""
 _INSTRUCTION: Final = sign("instruction")
 """Words of a sentence that says what to do."""
 _BOILERPLATE: Final = sign("boilerplate")
@@ -93,15 +89,8 @@ def _of_report(root: LogFailure, ignored: Iterable[Notice]) -> Advice:
 def _of_exception(root: LogFailure, raised: Raised) -> list[Advice]:
     values = _values(root, raised)
     frame, message = root.frame, values["message"]
-    steps: list[Advice] = []
-    is_given = raised.name == "ModuleNotFoundError" and raised.package not in message  # such as the name of an app
-    if raised.frame is None and raised.package and raised.name in _OF_VERSIONS and not is_given:
-        text = (
-            f"No line of your code is in the traceback: {raised.package} is broken, or does not fit the other packages."
-        )
-        steps.append(Advice(text, f"pip show {raised.package}"))
     advice, values, is_of_any = _row(raised, values)
-    steps.append(_filled(advice, values))
+    steps = [_filled(advice, values)]
     if frame is None or not frame.is_own or not frame.code.startswith("raise "):
         return steps
     text = _repeated(root, message) or message or frame.code
@@ -129,6 +118,8 @@ def _values(root: LogFailure, raised: Raised) -> dict[str, str]:
     values = {"place": place, "code": code, "message": message, "package": raised.package}
     raising = "" if raised.raising is None else raised.raising.code
     values["asserted"] = raising.removeprefix("assert ") if raising.startswith("assert ") else ""
+    is_given = raised.name == "ModuleNotFoundError" and raised.package not in message  # such as the name of an app
+    values["broken"] = raised.package if raised.frame is None and not is_given else ""
     attribute = _ATTRIBUTE.search(message)
     if attribute is not None:
         owner = re.search(rf"([A-Za-z_][\w.]*)\.{attribute[1]}\b", code)
