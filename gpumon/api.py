@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from gpumon.core.problems import Problem, ProblemCode
     from gpumon.core.statistics import HostSummary, MetricSummary
     from gpumon.core.steps import StepProgress
-    from gpumon.errors.answer import Advice, LogAnswer
+    from gpumon.errors.advice import Advice
+    from gpumon.errors.answer import LogAnswer
     from gpumon.errors.entry import Fix, KnownError
     from gpumon.errors.explanation import Explanation
     from gpumon.errors.match import Match
@@ -113,7 +114,8 @@ _RECORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "core.problems": ("Problem", "ProblemCode"),
     "core.statistics": ("MetricSummary", "HostSummary"),
     "core.steps": ("StepProgress",),
-    "errors.answer": ("Advice", "LogAnswer"),
+    "errors.advice": ("Advice",),
+    "errors.answer": ("LogAnswer",),
     "errors.entry": ("Fix", "KnownError"),
     "errors.explanation": ("Explanation",),
     "errors.match": ("Match",),

@@ -1,50 +1,23 @@
 """The short answer: how the run ended, where, one thing to do, why, and what was ignored."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from gpumon.core.notebook import NotebookTable
-from gpumon.core.text_table import table
 from gpumon.core.units import bytes_text
+from gpumon.errors.advice import Advice, exit_meaning, own_words, short_path, steps_without_entry
 from gpumon.errors.cause import Cause, in_place, may_lead_to
 from gpumon.errors.entry import Fix
-from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory_cause import MemoryCause
 from gpumon.errors.memory_message import MemoryMessage
 from gpumon.errors.ranks import comparison
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
-from gpumon.errors.signs import sign
-from gpumon.errors.tracebacks import LIBRARY, Raised
 
-_OF_VERSIONS: Final = frozenset(
-    {"AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError", "UnboundLocalError"}
-)
-"""Exceptions that a package raises in its own code if it, or a package that it uses, has another version."""
-_INSTRUCTION: Final = sign("instruction")
-"""Words of a sentence that says what to do."""
-_BOILERPLATE: Final = sign("boilerplate")
-"""Parts of sentences that say how to debug or to report an error, or what is better not done."""
-_IMPORT: Final = lazy_pattern(
-    r"No module named '(?P<module>\w{1,100})[.']"
-    r"|cannot import name '(?P<name>\w{1,100})' from '[\w.]{1,200}' \((?P<file>.{1,300})\)$"
-)
-_SENTENCE: Final = lazy_pattern(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
-_MAX_QUOTE: Final = 240
 _MAX_NOTICES: Final = 4
 _MAX_PASTED_LINES: Final = 12
 """Lines of a text that was pasted to have a notice explained, rather than the log of a run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """Something to do."""
-
-    text: str
-    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +57,8 @@ def answer_of(reading: LogReading, cause: Cause | None, name: str) -> LogAnswer:
     if cause is None:
         return _healthy_answer(reading, name)
     root = cause.root
-    name = _short(root.source) if root.source else name
-    steps = _steps(root, cause.ignored)
+    name = short_path(root.source) if root.source else name
+    steps = _steps(root, [notice for notice in cause.ignored if notice.line >= reading.runs[-1].first_line])
     compared = comparison(reading.works, reading.ranks) if cause.is_echo else None
     if compared is not None:
         text = f"Find what {compared.ranks} did instead: read its lines, or its stack while it hangs."
@@ -161,7 +134,7 @@ def _what(failure: LogFailure, ranks: int, first_failed: int | None) -> str:
     who = "" if rank is None else f"rank {rank}{of_ranks} "
     if failure.kind is FailureKind.ENDED and failure.match is None:
         assert failure.ended is not None
-        meaning = _exit_meaning(failure.ended.code)[0]
+        meaning = exit_meaning(failure.ended.code)[0]
         return f"{who}{meaning}" if who else f"the process {meaning}"
     if failure.raised is not None:
         message = failure.raised.first_words.partition(". GPU ")[0].strip()
@@ -176,33 +149,16 @@ def _place(failure: LogFailure) -> str:
     if frame is None:
         return ""
     function = f" in {frame.function}" if frame.function and frame.function != "<module>" else ""
-    return f"{_short(frame.file)}:{frame.line}{function}" + (f"     {frame.code}" if frame.code else "")
-
-
-def _short(path: str) -> str:
-    """The end of a path, which says which file is meant."""
-    parts = re.split(r"[\\/]", path)
-    return "/".join(parts[-2:]) if len(parts) > 2 and not path.startswith("./") else path
-
-
-def own_words(message: str) -> str:
-    """What a message itself says about what to do; empty if it says nothing, or only how to debug."""
-    instructions: list[str] = []
-    for sentence in _SENTENCE.split(message):
-        text = " ".join(sentence.split())
-        is_other = (text.endswith("?") and "mean" not in text) or text.startswith("(") or len(text) > _MAX_QUOTE
-        if not is_other and _INSTRUCTION.is_in(text) and not _BOILERPLATE.is_in(text):
-            instructions.append(text)
-    return min(instructions, key=lambda text: text.startswith("If "), default="")  # what holds in any case, first
+    return f"{short_path(frame.file)}:{frame.line}{function}" + (f"     {frame.code}" if frame.code else "")
 
 
 def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
-    """What to do, best first."""
+    """What to do, best first; the notices are those of the last run."""
     match = root.match
     quote = own_words(root.raised.message if root.raised is not None else root.text)
     quoted = [Advice(f"The log says: {quote}")] if quote else []
     if match is None:
-        return quoted + _unknown_steps(root) + _hints(root, ignored)
+        return quoted + steps_without_entry(root, ignored) + _hints(root, ignored)
     fixes = _advice(match.fixes)
     if match.memory is not None:
         return fixes
@@ -218,75 +174,6 @@ def _hints(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
             fix = notice.match.fixes[0]
             return [Advice(f"Line {notice.line:,} may be the reason ({notice.title}): {fix.text}", fix.code)]
     return []
-
-
-def _unknown_steps(root: LogFailure) -> list[Advice]:
-    frame, raised = root.frame, root.raised
-    if root.kind is FailureKind.ENDED:
-        assert root.ended is not None
-        return [_written(_exit_meaning(root.ended.code)[1])]
-    if raised is None:
-        advice = (row.partition(" => ") for row in table("gpumon.errors", "reports"))
-        text = f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause."
-        return [_written(next((advice for part, _, advice in advice if part in root.text), text))]
-    code, message = "" if frame is None else frame.code, raised.message.split("\n")[0]
-    place = f"{_short(frame.file)}:{frame.line}" if frame is not None else "that place"
-    if frame is not None and not frame.is_own and frame.function.isidentifier():
-        place = f"the call of {frame.function}"
-    steps = _own_imports(raised)
-    is_given = raised.name == "ModuleNotFoundError" and raised.package not in message  # such as the name of an app
-    if raised.frame is None and raised.package and raised.name in _OF_VERSIONS and not is_given:
-        text = (
-            f"No line of your code is in the traceback: {raised.package} is broken, or does not fit the other packages."
-        )
-        steps.append(Advice(text, f"pip show {raised.package}"))
-    if code.startswith(("raise ", "assert ")) and frame is not None and frame.is_own:
-        steps.append(Advice(f"Your own check at {place} ended the run: {message or code}"))
-    values = {"{place}": place, "{code}": code, "{message}": message}
-    return [*steps, _written(_advice_for(raised), values)]
-
-
-def _own_imports(raised: Raised) -> list[Advice]:
-    """What to do if a module in the user's own folders is not found, or lacks a name."""
-    match = _IMPORT.match(raised.message)
-    if match is None:
-        return []
-    if match["file"]:
-        text = f"Define {match['name']} in {_short(match['file'])}, or import it from where it is."
-        return [] if LIBRARY.is_in(match["file"]) else [Advice(text)]
-    folders = re.split(r"[\\/]", raised.frame.file)[:-1] if raised.frame is not None else []
-    text = f"Start the program in the folder that contains {match['module']}, or put that folder on PYTHONPATH."
-    return [Advice(text)] if match["module"] in folders else []
-
-
-def _written(text: str, values: Mapping[str, str] = MappingProxyType({})) -> Advice:
-    """Advice of a table: a sentence, in which values are filled in, and perhaps code."""
-    sentence, _, code = text.partition(" | ")
-    for name, value in values.items():
-        sentence = sentence.replace(name, value)
-    return Advice(sentence, code)
-
-
-def _advice_for(raised: Raised) -> str:
-    """The first advice about an exception of this class, from this place, with this message."""
-    file = "" if raised.raising is None else raised.raising.file
-    for row in table("gpumon.errors", "exceptions"):
-        head, _, advice = row.partition(": ")
-        head, _, part = head.partition(" / ")
-        name, _, place = head.partition(" @ ")
-        is_class = name == "*" or raised.name.rpartition(".")[2].endswith(name)
-        if is_class and part in raised.message and place in file:
-            return advice
-    return ""
-
-
-def _exit_meaning(code: int) -> tuple[str, str]:
-    """What an exit code or a signal means, and what to do."""
-    rows = (row.split(": ", 2) for row in table("gpumon.errors", "exits"))
-    meaning = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
-    advice = "Read the lines above it: the program ended itself with this code, and may say why."
-    row = next(((meaning, advice) for number, meaning, advice in rows if number == str(code)), (meaning, advice))
-    return row[0], row[1].replace("{run}", "python train.py")
 
 
 def _because(root: LogFailure) -> str:

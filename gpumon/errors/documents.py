@@ -8,10 +8,10 @@ from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import shared_fixes
 from gpumon.errors.match import Match
+from gpumon.errors.narrative import kind_of, next_steps
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.rank import case_of, fixes_of
 from gpumon.errors.reading import LogFailure, NumberedLine
-from gpumon.errors.unknown import kind_of, next_steps
 
 _SCHEMA: Final = 1
 _OF_MATCH: Final = ("line", "text", "rank", "count", "is_cause", "is_warning")

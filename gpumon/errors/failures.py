@@ -26,11 +26,16 @@ _FAILED_TESTS, _ANNOUNCES, _METRIC = signs.sign("failed tests"), signs.sign("ann
 
 
 class FailureLines(NamedTuple):
-    """A failure and the positions of its lines in a block; without one, lines that are only passed over."""
+    """A failure and the positions of its lines in a block; without one, lines that are only passed over.
+
+    Attributes:
+        position: The line that names the error.
+    """
 
     start: int
     stop: int
     failure: LogFailure | None
+    position: int
 
 
 @dataclass(slots=True)
@@ -77,28 +82,34 @@ def failures_in(block: LogBlock, hits: Sequence[PatternHit]) -> BlockFailures:
 def _failure(
     block: LogBlock, kind: FailureKind, position: int, text: str, matches: tuple[Match, ...] = ()
 ) -> LogFailure:
-    """A failure in a line; the lines around it are kept if no entry has it."""
+    """A failure in a line."""
+    return LogFailure(kind, block.numbers[position], text, block.ranks[position], matches=matches)
+
+
+def with_surroundings(failure: LogFailure, block: LogBlock, position: int) -> LogFailure:
+    """A failure with its time and, if no entry has it, the lines around it: only for those that are kept."""
     rows = block.by_rank
     row = rows.rows[position]
-    rank_rows = rows.of_rank(row)  # the lines of the same rank around it
+    rank_rows = rows.of_rank(row)  # the lines of the same rank
     near = range(max(rank_rows.start, row - _LINES_BEFORE), min(rank_rows.stop, row + _LINES_AFTER + 1))
-    around = () if matches else tuple(numbered(block, rows.positions[other]) for other in near)
-    number, rank, time = block.numbers[position], block.ranks[position], timestamp_at(block, position)
-    return LogFailure(kind, number, text, rank, time, matches=matches, around=around)
+    around = () if failure.matches else tuple(numbered(block, rows.positions[other]) for other in near)
+    return replace(failure, timestamp=timestamp_at(block, position), around=around)
 
 
 def _add_raised(block: LogBlock, raised: Raised, hits: Sequence[PatternHit], result: BlockFailures) -> None:
     positions = block.by_rank.positions
     first, matches = positions[raised.first_row], _matches(block, hits)
     text = f"{raised.name}: {raised.message}" if raised.message else raised.name
-    failure = _failure(block, FailureKind.RAISED, positions[raised.row], text, matches)
+    position = positions[raised.row]
+    failure = _failure(block, FailureKind.RAISED, position, text, matches)
     failure = replace(failure, raised=raised, first_line=block.numbers[first])
     is_warning = raised.name.endswith("Warning") or (matches and all(match.error.is_warning for match in matches))
     result.lasting += [replace(failure, matches=(match,)) for match in matches if is_lasting(match)]
     is_notice = is_warning and not raised.is_uncaught
     if is_notice:
         result.notices += matches
-    result.failures.append(FailureLines(first, positions[raised.end_row - 1] + 1, None if is_notice else failure))
+    stop = positions[raised.end_row - 1] + 1
+    result.failures.append(FailureLines(first, stop, None if is_notice else failure, position))
 
 
 def _matches(block: LogBlock, hits: Sequence[PatternHit]) -> tuple[Match, ...]:
@@ -135,7 +146,7 @@ def _add_known(block: LogBlock, hit: PatternHit, result: BlockFailures) -> None:
     if is_notice:
         result.notices.append(match)
         result.kept.add(key)
-    result.failures.append(FailureLines(hit.position, hit.position + 1, None if is_notice else failure))
+    result.failures.append(FailureLines(hit.position, hit.position + 1, None if is_notice else failure, hit.position))
 
 
 def is_lasting(match: Match) -> bool:
@@ -174,7 +185,7 @@ def _add_others(block: LogBlock, covered: set[int], result: BlockFailures) -> No
         if ended is None and _METRIC.is_in(text) and not _FAILED_TESTS.is_in(text):
             continue
         failure = _failure(block, kind, position, safe_text(_with_announced(block, position), _MAX_TEXT))
-        result.failures.append(FailureLines(position, position + 1, replace(failure, ended=ended)))
+        result.failures.append(FailureLines(position, position + 1, replace(failure, ended=ended), position))
 
 
 def _with_announced(block: LogBlock, position: int) -> str:

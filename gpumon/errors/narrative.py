@@ -1,11 +1,14 @@
 """An explanation as headings, paragraphs and code, for a terminal, a screen or a document to lay out."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from gpumon.core.text_table import table
 from gpumon.core.units import counted
 from gpumon.errors.entry import ContextState, Fix, KnownError
 from gpumon.errors.explanation import Explanation
+from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import shared_fixes, shared_texts
 from gpumon.errors.match import Match
 from gpumon.errors.memory_cause import MemoryCause, cause_sentence, value_rows
@@ -13,8 +16,7 @@ from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.rank import case_of, fixes_of
 from gpumon.errors.reading import LogFailure, NumberedLine
 from gpumon.errors.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
-from gpumon.errors.tracebacks import TracebackFrame
-from gpumon.errors.unknown import KIND_SENTENCES, kind_of, next_steps
+from gpumon.errors.tracebacks import MODEL_CODE, TracebackFrame
 
 _CONTEXTS: Final = {
     ContextState.ALIVE: "The process can continue if it catches the error: its CUDA context is intact.",
@@ -27,6 +29,12 @@ _CONTEXTS: Final = {
 FIXES: Final = "How to fix it, best first"
 NEXT_STEPS: Final = "What to do next"
 """Headings of the sections whose items are things to do."""
+
+_ROWS: Final = [row.split(" | ", 2) for row in table("gpumon.errors", "kinds")]
+KIND_SENTENCES: Final = {kind: sentence for kind, sentence, *_ in _ROWS}
+_KINDS: Final = [(kind, lazy_pattern(pattern, re.IGNORECASE)) for kind, _, *patterns in _ROWS for pattern in patterns]
+_FAULTS: Final = frozenset({"UnboundLocalError", "NameError"})
+"""Exceptions whose cause is the code that raised them, rather than a value that it was given."""
 
 
 def sections(explanation: Explanation) -> list[Section]:
@@ -177,3 +185,18 @@ def _quotes(lines: Iterable[NumberedLine]) -> Iterator[TextBlock]:
     width = len(str(lines[-1].number))
     for line in lines:
         yield TextBlock(BlockKind.QUOTE, f"{line.number:>{width}}  {line.text}")
+
+
+def kind_of(failure: LogFailure) -> str:
+    """What failed, as a public name: what the text of an error names, or else how it reads."""
+    other = "program" if " " in failure.name else "python"  # the name of an exception has no spaces
+    return next((kind for kind, pattern in _KINDS if pattern.search(failure.first_text) is not None), other)
+
+
+def next_steps(failure: LogFailure) -> tuple[Fix, ...]:
+    """What to do first about an unknown error."""
+    steps = shared_fixes(f"unknown-{kind_of(failure)}")
+    if failure.name not in _FAULTS or failure.package in {"", MODEL_CODE}:
+        return steps
+    text = f"The code of {failure.package} has a fault, or does not fit other packages: use its newest version."
+    return Fix(text, f"python -m pip install --upgrade {failure.package}"), *steps

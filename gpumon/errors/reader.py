@@ -22,6 +22,7 @@ from gpumon.errors.failures import (
     numbered,
     positions_with,
     with_letters,
+    with_surroundings,
     with_values,
 )
 from gpumon.errors.find import ErrorFinder
@@ -151,11 +152,11 @@ class LogReader:
             texts = block.texts[: min((_FIRST_LINES, *(item.start for item in result.failures)))]
             self._first_lines = {_shape(text) for text in texts if signs.progress(text) is None}
         position = block.first
-        for start, stop, failure in (*result.failures, (block.end, block.end, None)):
+        for start, stop, failure, place in (*result.failures, (block.end, block.end, None, block.end)):
             if self._open and start > position:
                 self._walk(block, position, start)
             if failure is not None:
-                self._fail(failure, block, start)
+                self._fail(failure, block, start, place)
             position = max(position, stop)
         self._characters += sum(map(len, block.lines[block.first : block.end])) + block.end - block.first
 
@@ -176,8 +177,8 @@ class LogReader:
         if result.first_failed_rank is not None:
             self._reading.first_failed_rank = result.first_failed_rank
 
-    def _fail(self, failure: LogFailure, block: LogBlock, position: int) -> None:
-        """Adds a failure to those that are open."""
+    def _fail(self, failure: LogFailure, block: LogBlock, position: int, place: int) -> None:
+        """Adds a failure, whose first line and the one that names it are given, to those that are open."""
         self._output = Output()
         name = failure.raised.name if failure.raised else ""
         known = failure.match.error.id if failure.match else failure.text[:80].translate(_NO_DIGITS)
@@ -202,6 +203,7 @@ class LogReader:
         behind = self._lines.setdefault(failure.rank, RankLines())
         limit = behind.ordinary + max_ordinary(failure)
         behind.max_ordinary = min(behind.max_ordinary, limit)
+        failure = with_surroundings(failure, block, place)
         self._open.append(OpenFailure(failure, self._offset(block, position), key, behind, limit, behind.written))
         self._has_ended |= self._open[-1].ends
         self._may_start |= failure.kind in _OF_PROCESS

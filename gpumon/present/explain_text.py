@@ -11,7 +11,8 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final, NamedTuple
 
-from gpumon.errors.answer import Advice, LogAnswer
+from gpumon.errors.advice import Advice
+from gpumon.errors.answer import LogAnswer
 from gpumon.errors.text_blocks import BlockKind, Section, TextBlock
 from gpumon.present.paint.line import wrapped
 

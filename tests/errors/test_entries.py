@@ -31,12 +31,11 @@ from gpumon.errors.load import (
     filled,
     shared_texts,
 )
-from gpumon.errors.narrative import error_sections
+from gpumon.errors.narrative import KIND_SENTENCES, error_sections
 from gpumon.errors.patterns import exact, literals, squeezed
 from gpumon.errors.programs import PROGRAMS, SIGNS
 from gpumon.errors.rank import case_of, fixes_of
 from gpumon.errors.scan import blocks
-from gpumon.errors.unknown import KIND_SENTENCES
 from gpumon.operations.evidence import EVIDENCE_QUERIES
 from tests.errors.each_error import every_error, some_errors
 from tests.errors.hostile import needle_of

@@ -6,9 +6,8 @@ import pytest
 
 from gpumon.errors.documents import explanation_document
 from gpumon.errors.explain import explain_text
-from gpumon.errors.narrative import sections
+from gpumon.errors.narrative import kind_of, sections
 from gpumon.errors.reading import LogFailure
-from gpumon.errors.unknown import kind_of
 from tests.errors.corpus import noise
 from tests.errors.texts import samples_of
 

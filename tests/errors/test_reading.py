@@ -4,7 +4,8 @@ from typing import Final
 
 import pytest
 
-from gpumon.errors.answer import answer_of, own_words
+from gpumon.errors.advice import own_words
+from gpumon.errors.answer import answer_of
 from gpumon.errors.cause import Cause, Confidence, cause_of
 from gpumon.errors.reading import FailureKind, LogReading
 from tests.errors.whole_logs import answer, read_log
@@ -228,6 +229,16 @@ def test_ranks_are_compared() -> None:
     ("message", "advice"),
     [
         ("ModuleNotFoundError: No module named 'user.data'", "Start the program in the folder that contains user"),
+        ("ModuleNotFoundError: No module named 'utils'", "in the folder that has utils, mostly the one above"),
+        ("ModuleNotFoundError: No module named 'tabulate'", "Install the package that has tabulate"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'a/b.csv'", "Make a/b.csv, or correct it at user/"),
+        ("IndexError: index 9 is out of bounds for axis 1 with size 4", "9 occurs, and dimension 1 has 4 entries"),
+        (
+            "TypeError: fit() got an unexpected keyword argument 'lr'",
+            "Remove or rename lr in the call at user/train.py",
+        ),
+        ("AttributeError: 'Net' object has no attribute 'head'", "Use an attribute that Net has instead of head at"),
+        ("RuntimeError: the folder does not exist: /data/coco/val", "Put the file at /data/coco/val, or correct"),
         ("ImportError: cannot import name 'f' from 'm' (/home/user/m.py)", "Define f in user/m.py, or import it"),
         ("TypeError: bad operand: 'builtin_function_or_method' and 'float'", "Call the function at user/train.py:12"),
         ("TypeError: expected str, not NoneType", "Find why a value at user/train.py:12 is None"),
@@ -260,6 +271,20 @@ def test_the_first_thing_to_do_about_an_exception_without_an_entry(message: str,
 )
 def test_the_words_of_a_message_are_the_advice(message: str, quote: str) -> None:
     assert own_words(message) == quote
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("fit.py: error: unrecognized arguments: --lr 1", "Remove --lr 1 from the command, or let fit.py accept it."),
+        ("fit.py: error: argument --n: expected one argument", "Pass a value after --n."),
+        ("run.sh: line 3: 41 Segmentation fault (core dumped) Rscript a.R", "debugger: Rscript a.R"),
+    ],
+)
+def test_the_first_thing_to_do_about_a_command_line(line: str, advice: str) -> None:
+    given = answer(f"starting\n{line}\n").do
+    assert given is not None
+    assert advice in given.text
 
 
 def test_the_work_of_a_large_log_is_bounded() -> None:

@@ -61,7 +61,9 @@ def missing_name(values: Values, _: str) -> Facts:
     if module.startswith("transformers") and _ADDED_CLASS.pattern.fullmatch(name) is not None:
         return {"advice": "newer", "package": "transformers", "place": place}
     if caller:
-        return {"advice": "model code" if caller == MODEL_CODE else "caller", "place": place}
+        is_own_part = caller == module.split(".", maxsplit=1)[0] and ("._" in module or not name)
+        kind = "own part" if is_own_part else "model code" if caller == MODEL_CODE else "caller"
+        return {"advice": kind, "place": place}
     return {"place": place, **_newer_or_older(module, name)}
 
 
@@ -81,7 +83,7 @@ def _newer_or_older(module: str, name: str) -> Facts:
     if package == "transformers" or module == "megatron.bridge":
         return {"advice": "older transformers" if package == "transformers" else "megatron bridge"}
     distribution = package_of(module)
-    return {"advice": "compare", "package": distribution} if distribution else {}
+    return {"advice": "compare", "package": distribution} if distribution else {"advice": "other" if name else ""}
 
 
 def torch_part(values: Values, _: str) -> Facts:

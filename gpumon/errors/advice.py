@@ -1,0 +1,186 @@
+"""What to do about an error that no entry has: what its message says, and what its class, place and values suggest."""
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from gpumon.core.text_table import table
+from gpumon.errors.facts.packages import package_of
+from gpumon.errors.lazy_pattern import lazy_pattern
+from gpumon.errors.reading import LogFailure, Notice
+from gpumon.errors.signs import sign
+from gpumon.errors.tracebacks import LIBRARY, Raised, TracebackFrame
+
+_INSTRUCTION: Final = sign("instruction")
+"""Words of a sentence that says what to do."""
+_BOILERPLATE: Final = sign("boilerplate")
+"""Parts of sentences that say how to debug or to report an error, or what is better not done."""
+_OWN_MODULE: Final = sign("own module")
+"""Names that programs give to their own modules, and packages do not have."""
+_SENTENCE: Final = lazy_pattern(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
+_MAX_QUOTE: Final = 240
+_ROW: Final = lazy_pattern(
+    r"(?P<name>\S+)(?: @ (?P<file>\S+))?(?: ~ (?P<code>.+?))?(?: / (?P<message>.+?))? => (?P<advice>.+)"
+)
+_VALUE: Final = lazy_pattern(r"\{(\w+)\}")
+_MODULE: Final = lazy_pattern(r"No module named '?(?P<module>\w{1,100})")
+_ATTRIBUTE: Final = lazy_pattern(r"has no attribute '(\w{1,100})'")
+_FAILED_TEST: Final = lazy_pattern(r"(?P<test>[^\s,]+\.py::[^\s,]+)(?: - (?P<reason>.+))?")
+_COMMAND: Final = lazy_pattern(r"(?:fault|error|Aborted|instruction|exception)(?: \(core dumped\))? +(\S.*)")
+_STARTS_PYTHON: Final = lazy_pattern(r"python|torchrun|srun")
+_MIN_MESSAGE: Final = 8
+"""Characters of a message that another line repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something to do."""
+
+    text: str
+    code: str = ""
+
+
+def own_words(message: str) -> str:
+    """What a message itself says about what to do; empty if it says nothing, or only how to debug."""
+    instructions: list[str] = []
+    for sentence in _SENTENCE.split(message):
+        text = " ".join(sentence.split())
+        is_other = (text.endswith("?") and "mean" not in text) or text.startswith("(") or len(text) > _MAX_QUOTE
+        if not is_other and _INSTRUCTION.is_in(text) and not _BOILERPLATE.is_in(text):
+            instructions.append(text)
+    return min(instructions, key=lambda text: text.startswith("If "), default="")  # what holds in any case, first
+
+
+def short_path(path: str) -> str:
+    """The end of a path, which says which file is meant."""
+    parts = re.split(r"[\\/]", path)
+    return "/".join(parts[-2:]) if len(parts) > 2 and not path.startswith("./") else path
+
+
+def steps_without_entry(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
+    """What to do about an error that no entry has, best first."""
+    if root.ended is not None:
+        crashed = _COMMAND.search(root.text)
+        if crashed is not None and _STARTS_PYTHON.search(crashed[1]) is None:
+            return [Advice(f"Run the command that crashed alone, with a debugger: {crashed[1][:_MAX_QUOTE]}")]
+        return [_filled(exit_meaning(root.ended.code)[1], {})]
+    if root.raised is None:
+        return [_of_report(root, ignored)]
+    return _of_exception(root, root.raised)
+
+
+def _of_report(root: LogFailure, ignored: Iterable[Notice]) -> Advice:
+    """What to do about the error of a compiler, an installer, a scheduler, a test or a command line."""
+    titles = (*(line.text for line in root.around), *(notice.title for notice in ignored))
+    tests = (match.groupdict("") for text in titles if (match := _FAILED_TEST.search(text)) is not None)
+    known = {"line": str(root.line), **next(tests, {})}
+    for row in table("gpumon.errors", "reports"):
+        form, _, advice = row.partition(" => ")
+        match = lazy_pattern(form).search(root.text)
+        values = known if match is None else {**known, **match.groupdict()}
+        if match is not None and _has_all(advice, values):
+            return _filled(advice, values)
+    return Advice(f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause.")
+
+
+def _of_exception(root: LogFailure, raised: Raised) -> list[Advice]:
+    values = _values(root, raised)
+    frame, message = root.frame, values["message"]
+    advice, values, is_of_any = _row(raised, values)
+    steps = [_filled(advice, values)]
+    if frame is None or not frame.is_own or not frame.code.startswith("raise "):
+        return steps
+    text = _repeated(root, message) or message or frame.code
+    check = Advice(f"Your own check at {values['place']} ended the run: {text}")
+    if is_of_any and "{message}" not in advice:  # it names what is missing
+        return [*steps, check]
+    return [check, *(step for step in steps if not message or message not in step.text)]
+
+
+def _repeated(root: LogFailure, message: str) -> str:
+    """A line next to an exception that repeats its message and says more, such as which files are missing."""
+    text = message.rstrip(".!")
+    near = (line.text for line in root.around if len(text) >= _MIN_MESSAGE and text in line.text)
+    others = (line for line in near if not line[:1].isspace() and not line.endswith(message))
+    return next(others, "")
+
+
+def _values(root: LogFailure, raised: Raised) -> dict[str, str]:
+    """What a row of `exceptions.txt` can name."""
+    frame, message = root.frame, raised.message.split("\n")[0]
+    place = f"{short_path(frame.file)}:{frame.line}" if frame is not None else "that place"
+    if frame is not None and not frame.is_own and frame.function.isidentifier():
+        place = f"the call of {frame.function}"
+    code = "" if frame is None else frame.code
+    values = {"place": place, "code": code, "message": message, "package": raised.package}
+    raising = "" if raised.raising is None else raised.raising.code
+    values["asserted"] = raising.removeprefix("assert ") if raising.startswith("assert ") else ""
+    is_given = raised.name == "ModuleNotFoundError" and raised.package not in message  # such as the name of an app
+    values["broken"] = raised.package if raised.frame is None and not is_given else ""
+    attribute = _ATTRIBUTE.search(message)
+    if attribute is not None:
+        owner = re.search(rf"([A-Za-z_][\w.]*)\.{attribute[1]}\b", code)
+        values["object"] = "" if owner is None else owner[1]
+    return values | (_module_values(message, frame) if raised.name == "ModuleNotFoundError" else {})
+
+
+def _module_values(message: str, frame: TracebackFrame | None) -> dict[str, str]:
+    """Whether a missing module is one of the user's own, and in which folder it is: `inside` is certain."""
+    match = _MODULE.match(message)
+    if match is None or frame is None or not frame.is_own:
+        return {}
+    module, file = match["module"], frame.file.replace("\\", "/")
+    above, has_folder, _ = file.removeprefix("./").rpartition("/")
+    folders = above.split("/")
+    if has_folder and module in folders:
+        inside = "/".join(folders[: folders.index(module)])
+        return {"inside": module, "root": inside or "."}
+    is_dotted = re.match(rf"(?:from|import) {module}\.", frame.code) is not None and not package_of(module)
+    if not is_dotted and not _OWN_MODULE.is_in(module):
+        return {}
+    return {"own": module, "root": above.rpartition("/")[0] or "." if has_folder else ".."}
+
+
+def _row(raised: Raised, values: dict[str, str]) -> tuple[str, dict[str, str], bool]:
+    """The first advice about an exception of this class, from this place, with this message; all values; any class."""
+    name, file = raised.name.rpartition(".")[2], "" if raised.raising is None else raised.raising.file
+    for line in table("gpumon.errors", "exceptions"):
+        head = line.partition(" ")[0]
+        if head != "*" and not name.endswith(head):
+            continue
+        row = _ROW.fullmatch(line)
+        assert row is not None, line
+        if row["file"] and row["file"] not in file:
+            continue
+        pairs = ((row["code"], values["code"]), (row["message"], raised.message))
+        matches = [lazy_pattern(form).search(text) for form, text in pairs if form]
+        groups = chain.from_iterable(match.groupdict().items() for match in matches if match is not None)
+        captured = {key: text for key, text in groups if text}
+        if all(matches) and not LIBRARY.is_in(captured.get("file", "")) and _has_all(row["advice"], values | captured):
+            return row["advice"], values | captured, head == "*"
+    return "", values, True
+
+
+def _has_all(advice: str, values: Mapping[str, str]) -> bool:
+    """Whether all values that an advice names are known."""
+    return all(values.get(name) for name in _VALUE.findall(advice))
+
+
+def _filled(text: str, values: Mapping[str, str]) -> Advice:
+    """Advice of a table: a sentence, in which values are filled in, and perhaps code."""
+    sentence, _, code = text.partition(" | ")
+    paths = {name: short_path(value) if name == "file" else value for name, value in values.items()}
+    filled = _VALUE.sub(lambda match: paths[match[1]], sentence)
+    return Advice(filled, _VALUE.sub(lambda match: shlex.quote(values[match[1]]), code))
+
+
+def exit_meaning(code: int) -> tuple[str, str]:
+    """What an exit code or a signal means, and what to do."""
+    rows = (row.split(": ", 2) for row in table("gpumon.errors", "exits"))
+    meaning = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
+    advice = "Read the lines above it: the program ended itself with this code, and may say why."
+    row = next(((meaning, advice) for number, meaning, advice in rows if number == str(code)), (meaning, advice))
+    return row[0], row[1].replace("{run}", "python train.py")
