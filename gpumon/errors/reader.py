@@ -28,9 +28,9 @@ from gpumon.errors.find import ErrorFinder
 from gpumon.errors.match import Match, lines_near, timestamp_at
 from gpumon.errors.open_failures import (
     INFORMATION_WEIGHT,
+    LinesBehind,
     OpenFailure,
     OutputBehind,
-    LinesBehind,
     ends_process,
     is_going_on,
     max_ordinary,
