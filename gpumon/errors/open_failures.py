@@ -25,7 +25,7 @@ _PYTHON_WARNING, _AFTER_CRASH = signs.sign("python warning"), signs.sign("after 
 
 
 @dataclass(slots=True)
-class RankLines:
+class LinesBehind:
     """What may be of a rank since its first open failure.
 
     Attributes:
@@ -46,7 +46,7 @@ class OpenFailure:
     failure: LogFailure
     offset: int
     key: tuple[object, ...]
-    lines: RankLines
+    lines: LinesBehind
     max_ordinary: float
     written_before: int
     progress: int = 0
@@ -67,7 +67,7 @@ class OpenFailure:
 
 
 @dataclass(slots=True)
-class Output:
+class OutputBehind:
     """What is printed behind the last failure, apart from stacks of a crash.
 
     Attributes:
@@ -86,7 +86,7 @@ class Output:
             self.unbuffered += _OF_WARNING if _PYTHON_WARNING.is_in(line) else signs.is_information(line)
 
 
-def is_going_on(some: Sequence[OpenFailure], output: Output, *, is_buffered: bool, has_ranks: bool) -> bool:
+def is_going_on(some: Sequence[OpenFailure], output: OutputBehind, *, is_buffered: bool, has_ranks: bool) -> bool:
     """Whether a program printed more behind the last failure than one that ends does."""
     failures = [item.failure for item in some]
     is_caught = bool(failures) and failures[-1].raised is not None and not any(item.ends for item in some)

@@ -29,9 +29,9 @@ from gpumon.errors.find import ErrorFinder
 from gpumon.errors.match import Match, lines_near, timestamp_at
 from gpumon.errors.open_failures import (
     INFORMATION_WEIGHT,
+    LinesBehind,
     OpenFailure,
-    Output,
-    RankLines,
+    OutputBehind,
     ends_process,
     is_going_on,
     max_ordinary,
@@ -80,7 +80,7 @@ class LogReader:
         self._reading = LogReading()
         self._open: list[OpenFailure] = []
         self._has_ended = self._may_start = False
-        self._lines: dict[int | None, RankLines] = {}
+        self._lines: dict[int | None, LinesBehind] = {}
         self._counts: Counter[tuple[object, ...]] = Counter()
         self._survived: list[Notice] = []
         self._notices: dict[str, Notice] = {}
@@ -90,7 +90,7 @@ class LogReader:
         self._first_lines: set[str] = set()
         self._again = 0
         self._characters = 0
-        self._output = Output()
+        self._output = OutputBehind()
         self._at_end: Match | None = None
 
     def read(self, chunks: Iterable[bytes]) -> LogReading:
@@ -179,7 +179,7 @@ class LogReader:
 
     def _fail(self, failure: LogFailure, block: LogBlock, position: int, place: int) -> None:
         """Adds a failure, whose first line and the one that names it are given, to those that are open."""
-        self._output = Output()
+        self._output = OutputBehind()
         name = failure.raised.name if failure.raised else ""
         known = failure.match.error.id if failure.match else failure.text[:80].translate(_NO_DIGITS)
         key = (failure.kind, name, known, failure.rank)
@@ -200,7 +200,7 @@ class LogReader:
             self._look_back(block, position)
         if not self._open:
             self._lines.clear()
-        behind = self._lines.setdefault(failure.rank, RankLines())
+        behind = self._lines.setdefault(failure.rank, LinesBehind())
         limit = behind.ordinary + max_ordinary(failure)
         behind.max_ordinary = min(behind.max_ordinary, limit)
         failure = with_surroundings(failure, block, place)
@@ -293,7 +293,7 @@ class LogReader:
         self._again += is_again and sum(map(str.isalpha, shape)) >= _MIN_LETTERS
         return self._again >= _MIN_AGAIN or (self._has_ended and signs.starts(block.texts[position]))
 
-    def _lines_of(self, rank: int | None) -> Iterable[RankLines]:
+    def _lines_of(self, rank: int | None) -> Iterable[LinesBehind]:
         """The counts of all ranks that a line of a rank, or of any, may be of."""
         some = (self._lines.get(None), self._lines.get(rank))
         return self._lines.values() if rank is None else filter(None, some)
