@@ -11,7 +11,7 @@ _ARENA_MAX: Final = -8
 _LARGE_BYTES: Final = 128 << 10
 _QUIET_SECONDS: Final = 2.0
 _MIN_PAUSE_SECONDS: Final = 15.0
-_MAX_PAUSE_SECONDS: Final = 60.0
+_MAX_PAUSE_SECONDS: Final = 20.0
 
 
 def limit_heap() -> None:

@@ -164,7 +164,7 @@ def _what(failure: LogFailure, ranks: int, first_failed: int | None) -> str:
         meaning = _exit_meaning(failure.ended.code)[0]
         return f"{who}{meaning}" if who else f"the process {meaning}"
     if failure.raised is not None:
-        message = failure.raised.message.split("\n")[0].partition(". GPU ")[0].strip()
+        message = failure.raised.first_words.partition(". GPU ")[0].strip()
         return f"{who}raised {failure.raised.name}" + (f": {message}" if message else "")
     text = " ".join(failure.text.split())
     title = f"{failure.match.error.title}: {text}" if failure.match else text

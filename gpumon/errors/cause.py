@@ -29,6 +29,7 @@ _PROBES: Final = frozenset(
 _NAMES_REASON: Final = frozenset({"ProxyError", "SSLError", "NameResolutionError"})
 """Exceptions of network libraries that say what the error of the system, which they handle, is about."""
 _TEARDOWN_SIGNALS: Final = frozenset({-15, 143, -2, 130, -1, 129})
+_ABORTED: Final = -6
 _CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
 """How processes die by themselves or are killed, but not those that a launcher ends, or that end themselves."""
 _MAX_LINES_TO_REASON: Final = 5000
@@ -37,10 +38,13 @@ _MAX_LINES_BEHIND: Final = 16
 """The same, for a reason that the error names in its last lines."""
 _OBJECT: Final = lazy_pattern(r"[\w./:@-]*[/\d:][\w./:@-]*")
 _MIN_OBJECT: Final = 7
+_MIN_SAID: Final = 20
 _NOT_A_NUMBER: Final = lazy_pattern(r"(?i)\b(?:nan|inf|non-?finite)\b")
 
 
+_REPORTING, _OUTSIDE = signs.sign("reporting"), signs.sign("ended from outside")
 _ECHO: Final = 3
+_LATE: Final = 6
 """From this grade on, failures only follow from others."""
 
 
@@ -80,7 +84,7 @@ def cause_of(reading: LogReading) -> Cause | None:
         return None
     alone = _ranks_without_exception(failures)
     graded = [
-        (_ECHO if _is_late(item, failures) or _is_aside(item, failures) else _grade(item, alone), item)
+        (_LATE if _is_late(item, failures) or _is_aside(item, failures) else _grade(item, alone), item)
         for item in failures
     ]
     grade = min(grade for grade, _ in graded)
@@ -91,17 +95,35 @@ def cause_of(reading: LogReading) -> Cause | None:
     end = [] if failures[-1] is root or failures[-1] in links else [failures[-1]]
     ignored = _ignored(root, reading)
     confidence, reason = _confidence(root, failures, is_by_kind=is_by_kind)
+    root = _with_own_frame(root, failures)
     identified = root.matches or tuple(_identified(root))
     root = replace(root, matches=tuple(replace(match, is_cause=True) for match in in_place(identified, reading)))
     return Cause(root, failures[-1], (*end, *links, root), confidence, reason, ignored, grade >= _ECHO)
 
 
+def _with_own_frame(root: LogFailure, failures: Sequence[LogFailure]) -> LogFailure:
+    """The root with the user's line that the exceptions around it name, if its own traceback has none.
+
+    A worker process may only have lines of libraries in it.
+    """
+    if root.raised is None or root.raised.frame is not None or root not in failures:
+        return root
+    links = _links(root, failures)
+    place = links.index(root)
+    frames = (link.raised.frame for link in (*links[place:], *reversed(links[:place])) if link.raised is not None)
+    return replace(root, raised=root.raised._replace(frame=next(filter(None, frames), None)))
+
+
 def _is_late(ended: LogFailure, failures: Sequence[LogFailure]) -> bool:
-    """Whether an exception of the same rank stands above the end of a process, as what a shell says comes last."""
-    return ended.kind is FailureKind.ENDED and any(
-        failure.raised is not None and failure.line < ended.line and failure.rank in {None, ended.rank}
-        for failure in failures
-    )
+    """Whether an exception of the same rank stands above the end of a process, as what a shell says comes last.
+
+    Or whether a scheduler ended the rest of a job of which a process had ended itself.
+    """
+    before = [failure for failure in failures if failure.line < ended.line and failure.rank in {None, ended.rank}]
+    if ended.kind is FailureKind.ENDED:
+        return any(failure.raised is not None for failure in before)
+    codes = (failure.ended.code for failure in before if failure.ended is not None)
+    return _OUTSIDE.is_in(ended.text) and any(code not in _TEARDOWN_SIGNALS for code in codes)
 
 
 def _is_aside(failure: LogFailure, failures: Sequence[LogFailure]) -> bool:
@@ -166,10 +188,10 @@ def _grade(failure: LogFailure, alone: set[int]) -> int:
     if raised is not None:
         if failure.is_echo or failure.is_report or not (raised.message or raised.has_traceback):
             return _ECHO
-        return 0 if raised.is_uncaught or _is_fatal(failure) else 1
+        return 0 if raised.is_uncaught or raised.link is Link.INNER or _is_fatal(failure) else 1
     if failure.kind is FailureKind.ENDED and ended is not None:
         if ended.is_reason and ended.code not in _TEARDOWN_SIGNALS:
-            return 1
+            return 4 if ended.code == _ABORTED else 1  # a library that aborts says why
         return 2 if ended.code in _CRASHES else 5
     if failure.kind is FailureKind.KNOWN:
         return _ECHO if failure.is_echo else int(failure.rank not in alone)
@@ -210,15 +232,26 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
     )
     if named is not None:
         return named, True
+    said = _said_by_program(_links(root, failures)) if root in failures else ""
     for other in failures:
-        if other is first or other.line >= (root.first_line or root.line):
+        if other is first or other.line >= (root.first_line or root.line) or other.is_echo:
             continue
-        if other.kind in {FailureKind.KNOWN, FailureKind.RAISED} and not other.is_echo and _explains(other, root):
+        if other.kind in {FailureKind.KNOWN, FailureKind.RAISED} and _explains(other, root):
             return _root_of_chain(other, failures), True
+        if said and other.raised is None and said in other.text:
+            return other, True
     for lasting in reading.lasting:
         if lasting.line != root.line and _is_led_by(root, lasting):
             return lasting, True
     return root, False
+
+
+def _said_by_program(links: Sequence[LogFailure]) -> str:
+    """What a program says at last that handles its own exceptions, such as an installer; empty if it is the user's."""
+    raised = [link.raised for link in links if link.raised is not None]
+    is_of_user = len(raised) < 2 or any(item.frame is not None for item in raised)
+    said = "" if is_of_user else raised[-1].message.split("\n")[0]
+    return said if len(said) >= _MIN_SAID else ""
 
 
 def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFailure:
@@ -236,7 +269,9 @@ def _says_more(later: LogFailure, earlier: LogFailure) -> bool:
     """Whether an exception that was raised while another one was handled says more than that one."""
     is_named, is_empty = _class_of(later) in _NAMES_REASON, later.raised is None or not later.raised.message
     is_probed = _is_probe(earlier) and (_is_fatal(later) or not _is_fatal(earlier))
-    return not later.is_echo and not is_empty and (is_named or is_probed)
+    raising = None if later.raised is None else later.raised.raising
+    is_of_report = raising is not None and _REPORTING.is_in(raising.function)
+    return not later.is_echo and not is_empty and not is_of_report and (is_named or is_probed)
 
 
 def _class_of(failure: LogFailure) -> str:
@@ -247,7 +282,9 @@ def _class_of(failure: LogFailure) -> str:
 def _is_probe(failure: LogFailure) -> bool:
     """Whether an exception is of a kind that libraries handle, and none of the user's own lines is next to it."""
     raising = None if failure.raised is None else failure.raised.raising
-    return _class_of(failure) in _PROBES or raising is None or not raising.is_own
+    if raising is None or not raising.is_own:
+        return True
+    return _class_of(failure) in _PROBES and not raising.code.startswith("raise ")
 
 
 def _links(failure: LogFailure, failures: Sequence[LogFailure]) -> list[LogFailure]:

@@ -22,7 +22,7 @@ _MAX_LINES_PER_SIGN: Final = 512
 """Lines per block and sign that are examined, from the end."""
 _LINES_BEFORE: Final = 8
 _LINES_AFTER: Final = 4
-_FAILED_TESTS: Final = signs.sign("failed tests")
+_FAILED_TESTS, _ANNOUNCES, _METRIC = signs.sign("failed tests"), signs.sign("announces"), signs.sign("metric")
 
 
 class FailureLines(NamedTuple):
@@ -171,8 +171,19 @@ def _add_others(block: LogBlock, covered: set[int], result: BlockFailures) -> No
             kind = FailureKind.LOGGED
         else:
             continue
-        failure = _failure(block, kind, position, safe_text(text.strip(), _MAX_TEXT))
+        if ended is None and _METRIC.is_in(text) and not _FAILED_TESTS.is_in(text):
+            continue
+        failure = _failure(block, kind, position, safe_text(_with_announced(block, position), _MAX_TEXT))
         result.failures.append(FailureLines(position, position + 1, replace(failure, ended=ended)))
+
+
+def _with_announced(block: LogBlock, position: int) -> str:
+    """A line, with the one below it if it only announces that, as those of CMake, R and jest do."""
+    rows = block.by_rank
+    row, text = rows.rows[position], block.texts[position].strip()
+    below = rows.texts[row + 1 : min(row + _LINES_AFTER, rows.of_rank(row).stop)] if _ANNOUNCES.is_in(text) else ()
+    announced = next((line.strip() for line in below if line.strip()), "")
+    return text if announced.startswith("Traceback") else f"{text} {announced}".strip()
 
 
 def numbered(block: LogBlock, position: int) -> NumberedLine:

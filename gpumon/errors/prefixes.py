@@ -31,15 +31,16 @@ _LEVEL_AFTER_TIME: Final = rf"[ ]+(?:{_LEVELS})\b(?:[:|-]|[ ]+[|-](?=[ ])|)"
 # because the regular expression engine skips branches whose first character does not match; an empty branch is faster
 # than a question mark. Only ranks are groups.
 _PREFIX: Final = lazy_pattern(
-    rf"""\n[ \t]*(?:{_RANK}:(?=[ ])|[A-Za-z][A-Za-z0-9_.-]{{0,62}}[ ]*\|(?=[ ])|)(?:[ \t]*(?=[\d\[{{(A-Z])(?:
+    rf"""\n[ \t]*(?:{_RANK}:(?=[ ])|[A-Za-z][A-Za-z0-9_.-]{{0,62}}[ ]*\|(?=[ ])|)(?:[ \t]*(?=[\d\[{{(A-Z\#])(?:
       (?=\d)(?:{_DATE}{_TIME}{_ZONE}:?{_STREAM}{_SEPARATOR}(?:{_LEVEL_AFTER_TIME}|)
-        |{_TIME}(?::(?=[ ])|(?![\w:)]|[.,]\d)){_SEPARATOR})
+        |{_TIME}(?::(?=[ ])|(?![\w:)]|[.,]\d)){_SEPARATOR}|\d+\.\ds[ \t]+\d+(?=[ \t]))
+     |\#\d+[ ]\d+\.\d+(?=[ ])
      |\[(?:
         (?:default|rank|trainer|worker|gpu)[ :]?{_RANK}\]:?
        |(?:PG[ ][^\]\n]{{0,80}}[ ]|)[Rr]ank[: ]{{0,2}}{_RANK}\]:?
        |\d{{1,3}},{_RANK}\]<std(?:out|err)>:
        |(?:{_DATE}|){_TIME}{_ZONE}\](?:{_LEVEL_AFTER_TIME}|\[[\w.]+\]\[(?:{_LEVELS})\][ ]-(?=[ ])|)
-       |[ ]*\d+\.\d{{3,9}}\]
+       |[ ]*\d+\.\d{{3,9}}\]|\d{{4}}-\d\d-\d\d[ ]\d\d:\d\d\]
        |[A-Z][a-z][a-z][ ]{_MONTH_DAY}[ ]{_TIME}[ ]\d{{4}}\]
        |[IWEFC]\d{{4}}[ ]{_TIME}[ ][\w./-]+:\d+\]
        |pod/[^\]\n]{{1,120}}\]

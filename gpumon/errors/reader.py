@@ -7,7 +7,7 @@ its last run ended.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from math import inf
 from operator import attrgetter
@@ -15,12 +15,10 @@ from typing import Final
 
 from gpumon.errors import signs
 from gpumon.errors.candidate import PatternHit
-from gpumon.errors.entry import ContextState
 from gpumon.errors.facts.platforms import platform_of
 from gpumon.errors.failures import (
     BlockFailures,
     failures_in,
-    is_lasting,
     numbered,
     positions_with,
     with_letters,
@@ -28,6 +26,15 @@ from gpumon.errors.failures import (
 )
 from gpumon.errors.find import ErrorFinder
 from gpumon.errors.match import Match, lines_near, timestamp_at
+from gpumon.errors.open_failures import (
+    INFORMATION_WEIGHT,
+    OpenFailure,
+    Output,
+    RankLines,
+    ends_process,
+    is_going_on,
+    max_ordinary,
+)
 from gpumon.errors.programs import programs_in
 from gpumon.errors.ranks import SIGNS, RankWork, with_line
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, Run
@@ -50,63 +57,18 @@ _MIN_PROGRESS: Final = 3
 _MIN_PROGRESS_OF_OTHERS: Final = 20
 _LATER_SECONDS: Final = 60.0
 _MAX_MESSAGE_LINES: Final = 16
-_WEIGHT: Final = 25
 _LINES_BACK: Final = 40
 _FIRST_LINES: Final = 20
 """Lines with which a log begins; a program that is started again prints them again."""
 _MIN_LETTERS: Final = 8
 """Letters of a first line that differs from those of other programs."""
 _MIN_AGAIN: Final = 2
+_MAX_PASTED_LINES: Final = 12
+_IGNORED: Final = signs.sign("ignored")
 _MAX_LINES_BEFORE: Final = 512
-_MAX_ORDINARY: Final = {FailureKind.LOGGED: 40, FailureKind.REPORTED: 40, FailureKind.KNOWN: 400}
-"""Ordinary lines after which an error that is only a line of text was not the end."""
 _OF_PROCESS: Final = frozenset({FailureKind.RAISED, FailureKind.ENDED})
-_EXECUTED: Final = "<string>"
-"""The file of code that the program itself executes: it goes on if it prints anything after an exception of it."""
 _RANK_SIGNS: Final = with_letters(SIGNS)
 _NO_DIGITS: Final = str.maketrans("", "", "0123456789")
-
-
-@dataclass(slots=True)
-class _RankLines:
-    """What may be of a rank since its first open failure.
-
-    Attributes:
-        ordinary: Lines that are neither progress nor a failure.
-        written: Characters.
-        max_ordinary: The lines from which on one of its open failures was not the end.
-    """
-
-    ordinary: int = 0
-    written: int = 0
-    max_ordinary: float = inf
-
-
-@dataclass(slots=True)
-class _Open:
-    """A failure that the run has not survived so far."""
-
-    failure: LogFailure
-    offset: int
-    key: tuple[object, ...]
-    lines: _RankLines
-    max_ordinary: float
-    written_before: int
-    progress: int = 0
-
-    @property
-    def is_uncaught(self) -> bool:
-        """Whether it is an exception that ended its process, as far as its form shows."""
-        return self.failure.raised is not None and self.failure.raised.is_uncaught
-
-    def concerns(self, rank: int | None) -> bool:
-        """Whether a line of a rank says something about it; lines without a rank may be of any."""
-        return self.failure.rank is None or rank is None or self.failure.rank == rank
-
-    @property
-    def ends(self) -> bool:
-        """Whether it ended the program, so that what is started now is another run."""
-        return self.failure.kind is FailureKind.ENDED or self.is_uncaught
 
 
 class LogReader:
@@ -115,9 +77,9 @@ class LogReader:
     def __init__(self, finder: ErrorFinder) -> None:
         self._finder = finder
         self._reading = LogReading()
-        self._open: list[_Open] = []
+        self._open: list[OpenFailure] = []
         self._has_ended = self._may_start = False
-        self._lines: dict[int | None, _RankLines] = {}
+        self._lines: dict[int | None, RankLines] = {}
         self._counts: Counter[tuple[object, ...]] = Counter()
         self._survived: list[Notice] = []
         self._notices: dict[str, Notice] = {}
@@ -127,6 +89,7 @@ class LogReader:
         self._first_lines: set[str] = set()
         self._again = 0
         self._characters = 0
+        self._output = Output()
         self._at_end: Match | None = None
 
     def read(self, chunks: Iterable[bytes]) -> LogReading:
@@ -135,6 +98,8 @@ class LogReader:
         for block in blocks(chunks):
             self._add(block)
         reading.is_cut = block is not None and not block.is_complete and _is_cut(block.lines)
+        if self._is_going_on():
+            self._survive(bool)
         self._split()
         reading.open = [item.failure for item in self._open]
         reading.runs.append(Run(self._run_start, reading.lines, reading.open[-1] if reading.open else None))
@@ -213,6 +178,7 @@ class LogReader:
 
     def _fail(self, failure: LogFailure, block: LogBlock, position: int) -> None:
         """Adds a failure to those that are open."""
+        self._output = Output()
         name = failure.raised.name if failure.raised else ""
         known = failure.match.error.id if failure.match else failure.text[:80].translate(_NO_DIGITS)
         key = (failure.kind, name, known, failure.rank)
@@ -223,7 +189,8 @@ class LogReader:
             return
         if raised is not None and raised.is_caught:
             before = block.lines[max(0, position - _MAX_LINES_BEFORE) : position]
-            if any(signs.progress(line) is not None for line in before):  # the program worked before, so it goes on
+            is_late = failure.first_line > _MAX_PASTED_LINES and _IGNORED.is_in("".join(before[-2:]))
+            if is_late or any(signs.progress(line) is not None for line in before):  # it worked, and goes on
                 self._keep_survived(failure)
                 return
         if raised is not None and self._is_of_next_run(failure, raised):
@@ -232,10 +199,10 @@ class LogReader:
             self._look_back(block, position)
         if not self._open:
             self._lines.clear()
-        behind = self._lines.setdefault(failure.rank, _RankLines())
-        limit = behind.ordinary + _max_ordinary(failure)
+        behind = self._lines.setdefault(failure.rank, RankLines())
+        limit = behind.ordinary + max_ordinary(failure)
         behind.max_ordinary = min(behind.max_ordinary, limit)
-        self._open.append(_Open(failure, self._offset(block, position), key, behind, limit, behind.written))
+        self._open.append(OpenFailure(failure, self._offset(block, position), key, behind, limit, behind.written))
         self._has_ended |= self._open[-1].ends
         self._may_start |= failure.kind in _OF_PROCESS
 
@@ -280,24 +247,42 @@ class LogReader:
     def _walk(self, block: LogBlock, start: int, end: int) -> None:
         """Reads the lines behind failures."""
         for position in range(max(start, block.first), min(end, block.end)):
-            line, rank = block.lines[position], block.ranks[position]
             if not self._open:
                 return
-            if not line.strip():
-                continue
-            if signs.restarts(line) or (self._may_start and self._starts(block, position)):
+            if block.lines[position].strip():
+                self._read_line(block, position)
+
+    def _read_line(self, block: LogBlock, position: int) -> None:
+        line, rank = block.lines[position], block.ranks[position]
+        is_indented = line[0].isspace()
+        if not is_indented:
+            self._count(line, rank)
+        if not self._open:
+            return
+        if self._open[-1].failure.is_of_tests:  # what tests print is no progress, but another run of them is
+            if signs.starts(block.texts[position]):
                 self._restart(block.numbers[position])
-            elif signs.is_success(line):
-                self._survive(lambda item, rank=rank: item.concerns(rank))  # type: ignore[misc]
-            else:
-                if not line[0].isspace():
-                    for lines in self._lines_of(rank):
-                        lines.written += len(line)
-                step = signs.progress(line)
-                if step is not None:
-                    self._progress(step, block, position)
-                elif not line[0].isspace():
-                    self._ordinary(rank, _WEIGHT if signs.is_information(line) else 1)
+        elif signs.restarts(line) or (self._may_start and self._starts(block, position)):
+            self._restart(block.numbers[position])
+        elif signs.is_success(line):
+            self._survive(lambda item: item.concerns(rank))
+        elif (step := signs.progress(line)) is not None:
+            self._progress(step, block, position)
+        elif not is_indented:
+            self._ordinary(rank, INFORMATION_WEIGHT if signs.is_information(line) else 1)
+
+    def _count(self, line: str, rank: int | None) -> None:
+        """Counts what is printed behind failures."""
+        for lines in self._lines_of(rank):
+            lines.written += len(line)
+        before = self._output.written
+        self._output.add(line)
+        if before <= _BUFFERED_BY_RANKS < self._output.written and self._is_going_on():
+            self._survive(bool)
+
+    def _is_going_on(self) -> bool:
+        is_buffered = self._output.written <= self._buffered
+        return is_going_on(self._open, self._output, is_buffered=is_buffered, has_ranks=bool(self._reading.ranks))
 
     def _starts(self, block: LogBlock, position: int) -> bool:
         """Whether a program is started: a shell says so, or a log without ranks begins again with its first lines."""
@@ -306,7 +291,7 @@ class LogReader:
         self._again += is_again and sum(map(str.isalpha, shape)) >= _MIN_LETTERS
         return self._again >= _MIN_AGAIN or (self._has_ended and signs.starts(block.texts[position]))
 
-    def _lines_of(self, rank: int | None) -> Iterable[_RankLines]:
+    def _lines_of(self, rank: int | None) -> Iterable[RankLines]:
         """The counts of all ranks that a line of a rank, or of any, may be of."""
         some = (self._lines.get(None), self._lines.get(rank))
         return self._lines.values() if rank is None else filter(None, some)
@@ -320,9 +305,11 @@ class LogReader:
             return
         if step.number is not None:
             before = self._reached.get((rank, step.key))
-            if before is not None and step.number <= before:
-                if step.number <= 1 < before and step.key != "bar" and self._has_ended:
-                    self._restart(number)
+            is_again = before is not None and step.number <= 1 < before and step.key != "bar"
+            if is_again and self._has_ended:
+                self._restart(number)
+                return
+            if before is not None and step.number <= before and not is_again:
                 return
             self._reached[rank, step.key] = step.number
         offset = self._offset(block, position)
@@ -330,10 +317,10 @@ class LogReader:
             item.progress += item.concerns(rank)
         self._survive(lambda item: item.concerns(rank) and self._goes_on(item, step, block, position, offset))
 
-    def _goes_on(self, item: _Open, step: signs.WorkLine, block: LogBlock, position: int, offset: int) -> bool:
+    def _goes_on(self, item: OpenFailure, step: signs.WorkLine, block: LogBlock, position: int, offset: int) -> bool:
         """Whether progress shows that a failure did not end its process."""
         failure = item.failure
-        if step.key == signs.DONE and _ends_process(failure):
+        if step.key == signs.DONE and ends_process(failure):
             return False
         if failure.rank is not None and block.ranks[position] is None and item.progress < _MIN_PROGRESS_OF_OTHERS:
             return False
@@ -353,8 +340,8 @@ class LogReader:
         if is_over:
             self._survive(lambda item: item.lines.ordinary > item.max_ordinary)
 
-    def _survive(self, is_survived: Callable[[_Open], bool]) -> None:
-        kept: list[_Open] = []
+    def _survive(self, is_survived: Callable[[OpenFailure], bool]) -> None:
+        kept: list[OpenFailure] = []
         for item in self._open:
             if is_survived(item):
                 self._counts.pop(item.key, None)
@@ -395,24 +382,13 @@ def _shape(text: str) -> str:
     return text.strip().translate(_NO_DIGITS)
 
 
-def _max_ordinary(failure: LogFailure) -> float:
-    """The ordinary lines that may follow behind an end; if it is certain, they prove nothing."""
-    raised = failure.raised
-    is_executed = raised is not None and raised.frame is not None and raised.frame.file == _EXECUTED
-    return 1 if raised is not None and is_executed and not raised.is_uncaught else _MAX_ORDINARY.get(failure.kind, inf)
-
-
-def _ends_process(failure: LogFailure) -> bool:
-    """Whether a process hardly goes on after a failure: it was killed, or its CUDA context is dead."""
-    is_dead = any(is_lasting(match) or match.error.context is ContextState.DEAD for match in failure.matches)
-    return is_dead or (failure.ended is not None and failure.ended.is_reason)
-
-
 def _is_cut(lines: Sequence[str]) -> bool:
     """Whether the last line is only the start of one, as those before it show."""
     if not lines or not lines[-1].strip() or lines[-1].rstrip().endswith("]"):  # such as a bar, which has no line end
         return False
     last = lines[-1].translate(_NO_DIGITS)
+    if not any(map(str.isalpha, last)):
+        return False
     before = (line.translate(_NO_DIGITS) for line in lines[-_LINES_BACK:-1])
     return any(
         len(last) < len(line) and line.startswith(last.rstrip()) and line.strip() != last.strip() for line in before

@@ -17,7 +17,7 @@ from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.ranks import RankWork
 from gpumon.errors.tracebacks import Link, Raised, TracebackFrame
 
-_REPORTS: Final = signs.sign("report of another")
+_REPORTS, _FAILED_TESTS = signs.sign("report of another"), signs.sign("failed tests")
 _FILE_RANK: Final = lazy_pattern(
     r"(?:rank|worker|proc|node|task|log|stderr|stdout|^|[/\\_.-])[_.-]?(\d{1,5})(?=[/\\_.-]|$)"
 )
@@ -96,6 +96,12 @@ class LogFailure:
     def is_echo(self) -> bool:
         """Whether the failure only follows from another one."""
         return bool(self.matches) and all(match.error.is_echo for match in self.matches)
+
+    @property
+    def is_of_tests(self) -> bool:
+        """Whether a program that runs tests reports it, as an exception or in its last line."""
+        is_summary = self.kind is FailureKind.REPORTED and _FAILED_TESTS.is_in(self.text)
+        return is_summary or (self.raised is not None and self.raised.is_of_test)
 
     @property
     def is_linked(self) -> bool:

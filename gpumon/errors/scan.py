@@ -7,7 +7,7 @@ most two blocks are in memory at once; the bytes and the lines of a block are bo
 
 import json
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,7 +37,7 @@ _ESCAPED_LINE_END: Final = lazy_pattern(r"\\n(?!\"|(?<=\\\\n)[a-z]{2})")
 
 At the end of the string, the record ends anyway.
 """
-_WINDOWS_PATH: Final = lazy_pattern(r"\b[A-Za-z]:\\[^\\\n]")
+_WINDOWS_PATH: Final = lazy_pattern(r"\b[A-Za-z]:\\[^\\\n]|\w\\[\w.\\-]{1,200}\.py:\d")
 """A path whose backslashes are not escaped, as they would be in a JSON log: names in it may start with n."""
 _MANY_LINE_ENDS: Final = "\n" * (MAX_BLANK_LINES + 2)
 _BLANK_LINES: Final = lazy_pattern(rf"\n{{{len(_MANY_LINE_ENDS)},}}")
@@ -46,6 +46,10 @@ _RECORD_START: Final = lazy_pattern(r'\{ ?"log" ?: ?"')
 _ANSI_ESCAPE: Final = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _QUOTES: Final = (("\u2018", "'"), ("\u2019", "'"), ("\u201c", '"'), ("\u201d", '"'))
 """Quotes as compilers, forums and mail programs print them, each with that of the message."""
+_CUT_FRAME: Final = lazy_pattern(r'File "[^"\n]*\n')
+"""The start of a frame of a traceback whose file goes on in the next line."""
+_MIN_CUT: Final = 2
+_MAX_PIECES: Final = 8
 _CARET_ESCAPE: Final = lazy_pattern(r"\^\[\[[0-9;]{0,20}m")
 """A color as some viewers print it."""
 
@@ -208,11 +212,37 @@ def _clean(data: bytes, first_number: int) -> LogBlock:
     if "\\" in text:
         text = "\n".join(map(_unescaped, text.split("\n"))) if _WINDOWS_PATH.search(text) else _unescaped(text)
     numbers, lines = _numbered_lines(text.replace("\r\n", "\n").removesuffix("\n"), first_number) if text else ([], [])
+    if _CUT_FRAME.search(text) is not None:
+        numbers, lines = _unwrapped(numbers, lines)
     if "\r" in text or max(map(len, lines), default=0) > MAX_LINE:
         pairs = [(number, piece) for number, line in zip(numbers, lines, strict=True) for piece in _pieces(line)]
         numbers, lines = [number for number, _ in pairs], [piece for _, piece in pairs]
     ranks, texts = split_prefixes(lines)
     return LogBlock(numbers, lines, texts, ranks, 0, len(lines), data.endswith(b"\n"))
+
+
+def _unwrapped(numbers: Sequence[int], lines: Sequence[str]) -> tuple[list[int], list[str]]:
+    """The lines as they were before a terminal broke them at its width, which the frames of tracebacks show."""
+    widths: Counter[int] = Counter()
+    for index, line in enumerate(lines):
+        if _CUT_FRAME.search(f"{line}\n") is not None:
+            for piece in lines[index : index + _MAX_PIECES]:
+                if piece.rpartition('File "')[2].count('"'):
+                    break
+                widths[len(piece)] += 1
+    width = max((width for width, count in widths.items() if count >= _MIN_CUT), default=0)
+    pairs: list[tuple[int, str]] = []
+    is_open, before = False, ""
+    for number, line in zip(numbers, lines, strict=True):
+        word = line.partition(" ")[0]
+        is_rest = is_open and any(map(str.isalnum, word)) and not line.startswith(("  ", "Traceback"))
+        if is_rest and (len(before) == width or len(before) + len(word) >= width):
+            pairs[-1] = pairs[-1][0], pairs[-1][1] + line
+        else:
+            pairs.append((number, line))
+        is_full = len(line) == width or (len(line) < width and line.endswith(" "))
+        is_open, before = is_full and line[-1] != "|" and any(map(str.isalnum, line)), line
+    return [number for number, _ in pairs], [line for _, line in pairs]
 
 
 def _unescaped(text: str) -> str:

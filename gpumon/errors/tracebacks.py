@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum, auto
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Final, NamedTuple
 
 from gpumon.core.text import safe_text
@@ -31,6 +31,10 @@ _LINES_ABOVE: Final = 40
 _LINES_OF_PLACE: Final = 4
 _MAX_STACK_LINES: Final = 100
 _COMMON_HEADS: Final = frozenset({"", "The", "This", "If", "You", "Please", "To", "It", "For", "A", "In", "File"})
+_PLACE_OF_TEST: Final = lazy_pattern(r"(\S.{0,200}?\.py):(\d{1,7}): (\w+)$")
+_TEST_LINE: Final = lazy_pattern(r"(?:\S.{0,60} )?E(?: |$)")
+_TEST_HEADS: Final = ("=====", "_____")
+_UNITTEST: Final = ("ERROR: ", "FAIL: ")
 _MAX_FOREIGN_LINES: Final = 6
 """Lines of other streams that may stand between two lines of a traceback."""
 _MAX_EXCEPTIONS: Final = 512
@@ -76,6 +80,7 @@ class Raised(NamedTuple):
         is_uncaught: Whether it ended its thread or process, as far as its form shows.
         is_of_script: Whether the outermost frame is the script that was started, in the user's own code.
         is_caught: Whether a server, a thread or Python itself says that it caught the exception and goes on.
+        is_of_test: Whether a program that runs tests reports it.
     """
 
     name: str
@@ -91,6 +96,13 @@ class Raised(NamedTuple):
     is_of_script: bool = False
     has_traceback: bool = False
     is_caught: bool = False
+    is_of_test: bool = False
+
+    @property
+    def first_words(self) -> str:
+        """The first line of the message, with the next one if it only announces that."""
+        first, *more = self.message.split("\n")
+        return " ".join([first, *more[:1]]) if first.endswith(":") else first
 
 
 _WORDS: Final = (
@@ -107,7 +119,7 @@ _WARNING: Final = lazy_pattern(r"\w*Warning: ")
 _ANY_EXCEPTION: Final = lazy_pattern(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s|:?$)")
 """Directly below a traceback, the class of an exception may have any name."""
 _BARE: Final = lazy_pattern(
-    r"\n(?:(?:E {3,7}|[`*> ]{1,4})?(?P<name>(?!(?:Error|Exception|Failure|Timeout|NotFound)\b)"
+    r"\n(?:(?P<test>E {3,60})(?=\S)|(?:[`*> ]{1,4})?(?P<name>(?!(?:Error|Exception|Failure|Timeout|NotFound)\b)"
     rf"{_CLASS})(?::(?=\s)|:?$)"
     r"|(?P<thrown>terminate called) (?:after throwing an instance of '(?P<cpp>[^'\n]{1,200})'"
     r"|without an active exception)"
@@ -120,7 +132,7 @@ _IN_FRAME: Final = ('File "', "│", "|", "^", "~", "[Previous line repeated", "
 _FRAME: Final = lazy_pattern(
     r'File "([^"]{1,300})", line (\d{1,7})(?:,? in (\S{1,100}))?'
     r"|^(?:File (\S{1,300}?):(\d{1,7})(?:, in ([\w.]{1,100}))?|(Cell In ?\[\d+\]), line (\d+)"
-    r"|[│|] (\S{1,200}\.py):(\d{1,7}) in (\S{1,100})|(\S{1,200}\.py):(\d{1,7}): in (\S{1,100}))"
+    r"|[│|] (\S{1,200}\.py):(\d{1,7}) in (\S{1,100})|(\S{1,200}\.py):(\d{1,7}):(?: in (\S{1,100})|$))"
 )
 _PACKAGE: Final = lazy_pattern(r"(?:(?:site|dist)-packages|modules(?=[\\/]transformers_modules))[\\/](\w{1,80})[\\/.]")
 _PASSES_ON: Final = frozenset({"", "torch"})
@@ -147,9 +159,10 @@ def exceptions(block: LogBlock, notices: Iterable[int] = ()) -> list[Raised]:
     for header in dict.fromkeys(_row_of(match, starts) for match in _ends_of(re.finditer(re.escape(TRACEBACK), text))):
         item = _below_traceback(rows, header, below[-1] if below else None)
         if item is not None and open_header is not None and _is_within(rows, open_header, header):
-            others = {row for row, _ in bare if item.row < row <= item.row + _MAX_STACK_LINES}
-            mixed |= others
-            item = item._replace(frame=None, raising=None, package="") if others else item
+            others = {row: end["name"] for row, end in bare if item.row < row <= item.row + _MAX_STACK_LINES}
+            mixed |= others.keys()
+            is_mixed = any(name != item.name for name in others.values())
+            item = item._replace(frame=None, raising=None, package="") if is_mixed else item
         open_header = header if item is None else None
         below += [] if item is None else [item]
     taken = {row for item in below for row in range(item.first_row, item.end_row)}
@@ -188,6 +201,8 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
     base = len(prefix) if text.startswith(TRACEBACK) else len(prefix.rstrip()) + bool(prefix.strip())
     rank = rows.of_rank(header)
     end = min(rank.stop, header + _MAX_TRACEBACK_LINES)
+    if prefix.strip() and header + 1 < end and rows.lines[header + 1][:1].isspace():  # only the first line has it
+        base = 0
     frames: list[TracebackFrame] = []
     foreign, is_below_body = 0, True
     for row in range(header + 1, end):
@@ -248,6 +263,8 @@ def _raised(
 ) -> Raised:
     is_empty = rows.lines[row].rstrip().endswith(match[1])  # Python then writes the class alone
     message, end_row = ("", row + 1) if is_empty else _message(rows, row, match.end(), header)
+    if not message and frames and frames[-1].code.startswith("assert "):
+        message = frames[-1].code
     above = _above(rows, header)
     link = _link(rows, header, previous)
     before = rows.texts[header].partition(TRACEBACK)[0]
@@ -257,6 +274,7 @@ def _raised(
         _REPORTED.search(above) is not None and link is Link.NONE and not rows.lines[header].startswith("[rank")
     )
     outermost = not frames or (_OUTERMOST.is_in(frames[0].function) and frames[0].file != "<string>")
+    script = next((frame for frame in frames if not frame.function.startswith("_run_")), None)  # below that of -m
     return Raised(
         safe_text(match[1], _MAX_TEXT),
         message,
@@ -268,9 +286,10 @@ def _raised(
         _raising_package(frames),
         link,
         is_uncaught=is_plain and outermost and not is_logged,
-        is_of_script=bool(frames) and frames[0].is_own and frames[0].function == "<module>",
+        is_of_script=script is not None and script.is_own and script.function == "<module>",
         has_traceback=True,
         is_caught=is_caught,
+        is_of_test=above.startswith("-----") and rows.texts[header - 2].startswith(_UNITTEST),
     )
 
 
@@ -327,10 +346,21 @@ def _frame(stripped: str, rows: RankLines, row: int, base: int) -> TracebackFram
     if match is None:
         return None
     file, line, *functions = filter(None, match.groups())
+    for other in range(row - 1, row - _LINES_OF_PLACE, -1) if stripped[0] in "│|" else ():  # a path broken in a box
+        piece = rows.texts[other].strip()[2:-2]
+        if not piece.strip() or piece.endswith(" "):
+            break
+        file = piece + file
     code = ""
     if row + 1 < rows.of_rank(row).stop:
         code = (rows.lines[row + 1][base:] if base else rows.texts[row + 1]).strip()
-    is_code = code and _FRAME.search(code) is None and _EXCEPTION.match(code) is None and code[0] not in "^~│╭╰"
+    is_code = (
+        code
+        and _FRAME.search(code) is None
+        and _EXCEPTION.match(code) is None
+        and code[0] not in "^~│╭╰"
+        and not code.startswith("_ _")
+    )
     return TracebackFrame(
         safe_text(file, _MAX_TEXT),
         int(line),
@@ -358,6 +388,11 @@ def _bare_exceptions(
     for row, match in matches:
         if row < last_end or row in taken:
             continue
+        if match["test"]:
+            item = _of_test(rows, row)
+            last_end = row + 1 if item is None else item.end_row
+            yield from () if item is None else (item,)
+            continue
         message, last_end = _message(rows, row, match.end() - match.start() - 1, row)
         name = match["name"] or match["fatal"] or match["cpp"] or ("terminate" if match["thrown"] else "Exception")
         if match["thrown"]:
@@ -370,3 +405,35 @@ def _bare_exceptions(
         frame = next((frame for frame in frames if frame.is_own or not match["fatal"]), frames[0] if frames else None)
         is_end = bool(match["thrown"] or match["fatal"])
         yield Raised(safe_text(name, _MAX_TEXT), message, row, row, last_end, frame, frame, is_uncaught=is_end)
+
+
+def _of_test(rows: RankLines, row: int) -> Raised | None:
+    """An exception as pytest shows it, or None: its lines begin with E, and its place stands below them."""
+    rank = rows.of_rank(row)
+    end = next((other for other in range(row, rank.stop) if not _TEST_LINE.match(rows.lines[other])), rank.stop)
+    below = takewhile(
+        lambda text: not text.startswith(_TEST_HEADS), rows.texts[end : min(end + _LINES_ABOVE, rank.stop)]
+    )
+    first_row = row
+    place = next(filter(None, map(_PLACE_OF_TEST.match, below)), None)
+    files = [] if place is None else [TracebackFrame(place[1], int(place[2]), "", "", not LIBRARY.is_in(place[1]))]
+    for other in range(row - 1, max(rank.start, row - _MAX_TRACEBACK_LINES) - 1, -1):
+        text = rows.texts[other]
+        if text.startswith(_TEST_HEADS) or _TEST_LINE.match(rows.lines[other]):
+            break
+        first_row = other
+        if text.startswith("> ") and files and not files[-1].code:
+            files[-1] = files[-1]._replace(code=safe_text(text[1:].strip(), _MAX_TEXT))
+        frame = _frame(text.strip(), rows, other, 0)
+        files += [] if frame is None else [frame]
+    shown = (line.partition("E ")[2].strip() for line in rows.lines[row : min(end, row + _MAX_MESSAGE_LINES)])
+    first, *more = (safe_text(line, _MAX_TEXT) for line in shown)
+    named = _EXCEPTION.match(first)
+    if named is None and place is None:  # such as a row of a table
+        return None
+    name = named[1] if named is not None else place[3] if place is not None else "AssertionError"
+    lines = (first.removeprefix(name).removeprefix(":").strip(), *(more if first.endswith(":") else ()))
+    message = "\n".join(lines)[: _MAX_TEXT * 8]  # what follows are mostly the values that were compared
+    own = next((frame for frame in files if frame.is_own), None)
+    raising = files[0] if files else None
+    return Raised(safe_text(name, _MAX_TEXT), message, row, first_row, end, own, raising, is_of_test=True)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from textual import events, on
+from textual.message import Message
 
 from gpumon.core.inbox import Bell
 from gpumon.core.problems import CommandError
@@ -113,6 +114,7 @@ class GpumonApp(BaseApp):
         self._tab_keys = {tab.name: tab.key for tab in TABS if tab.name not in hidden}
         self._opens_fleet = opens_fleet
         self._notice = notice
+        self._waiting_bells: set[type[Message]] = set()
 
         def bell(kind: type[messages.BellMessage]) -> Bell:
             def ring() -> None:
@@ -179,9 +181,18 @@ class GpumonApp(BaseApp):
         self.set_timer(_FREEZE_SECONDS, exclude_modules_from_collection)
         self.session.start()
 
+    def post_message(self, message: Message) -> bool:
+        """Post a message, but no bell while one of its kind waits: on a busy host, keys would wait for a draw each."""
+        if isinstance(message, messages.BellMessage):
+            if type(message) in self._waiting_bells:
+                return True
+            self._waiting_bells.add(type(message))
+        return super().post_message(message)
+
     @on(messages.AppMessage)
     def handle(self, message: messages.AppMessage) -> None:
         """Let the part that a message concerns answer it."""
+        self._waiting_bells.discard(type(message))
         self._handlers[type(message)](message)
 
     def on_key(self, event: events.Key) -> None:

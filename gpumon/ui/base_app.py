@@ -1,12 +1,14 @@
 """Common parts of gpumon's apps: themes, help, copying and saving the screen, and an end that restores the terminal."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
+from textual import events
 from textual._context import active_message_pump
 from textual.app import App
 from textual.css.query import NoMatches
@@ -24,6 +26,10 @@ from gpumon.ui.screens.base import BaseScreen
 from gpumon.ui.themes import WithoutColors, textual_theme
 from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.text_lines import ROLE_CLASSES
+
+_LATE_SECONDS: Final = 5.0
+_MANY_WAITING: Final = 32
+"""The last keys are never left out, however late: they may be those that quit."""
 
 
 class BaseApp(App[None]):
@@ -96,6 +102,14 @@ class BaseApp(App[None]):
             self.notify(text, markup=False)
         else:
             footer.say(text)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Handle an event. A busy host falls behind a key that is held: what waited long before others is left out."""
+        is_late = isinstance(event, events.Key) and time.monotonic() - event.time > _LATE_SECONDS
+        if is_late and self.message_queue_size > _MANY_WAITING:
+            self.say("This host is busy: keys that waited too long are left out")
+        else:
+            await super().on_event(event)
 
     async def _check_bindings(self, key: str, priority: bool = False) -> bool:
         """Run what a key is bound to, as Textual does, and say so if it has no effect here."""

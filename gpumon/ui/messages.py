@@ -29,10 +29,7 @@ class AppMessage(Message):
 
 
 class BellMessage(AppMessage):
-    """An inbox has received something. A newer bell replaces one that waits: the handler drains the entire inbox."""
-
-    def can_replace(self, message: Message) -> bool:
-        return type(message) is type(self)
+    """An inbox has received something. One of each kind waits at most: its handler drains the entire inbox."""
 
 
 class FramesArrived(BellMessage):

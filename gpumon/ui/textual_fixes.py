@@ -8,20 +8,24 @@ import selectors
 from codecs import IncrementalDecoder, getincrementaldecoder
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
-from types import SimpleNamespace
+from types import MemberDescriptorType, SimpleNamespace
+from typing import Any
 
 from rich.segment import Segment
 from textual import _compositor, events
 from textual._styles_cache import StylesCache
 from textual._xterm_parser import XTermParser
+from textual.cache import FIFOCache
 from textual.css.stylesheet import Stylesheet
 from textual.drivers import linux_driver
 from textual.keys import KEY_TO_UNICODE_NAME
+from textual.strip import Strip
 
 from gpumon.ui.partial_update import render_partial_update
 
 _IDLE_SECONDS = 0.5
 _ROUNDS_AFTER_INPUT = 3
+_LINE_CACHE_SIZE = 4
 _UNREADABLE_KEY = "unreadable"
 """No binding has this name."""
 
@@ -52,6 +56,26 @@ class PromptSelector(selectors.SelectSelector):
         return ready
 
 
+class LateCache:
+    """A cache of a line that exists from its first use on, in the slot that Textual fills for every line."""
+
+    def __init__(self, slot: MemberDescriptorType) -> None:
+        self._slot = slot
+
+    def __get__(self, strip: Strip, _: type[Strip]) -> FIFOCache[Any, Strip]:
+        try:
+            return self._slot.__get__(strip)  # type: ignore[no-any-return]
+        except AttributeError:
+            cache = FIFOCache[Any, Strip](_LINE_CACHE_SIZE)
+            self._slot.__set__(strip, cache)
+            return cache
+
+
+def _start_strip(strip: Strip, segments: Iterable[Segment], cell_length: int | None = None) -> None:
+    strip._segments, strip._cell_length = list(segments), cell_length  # noqa: SLF001
+    strip._render_cache = strip._link_ids = strip._cell_count = None  # noqa: SLF001
+
+
 def _set_variables(stylesheet: Stylesheet, variables: dict[str, str]) -> None:
     """Keep the rules that were parsed with the same variables: Textual parses all of them twice when an app starts."""
     if variables != stylesheet._variables:  # noqa: SLF001
@@ -74,6 +98,11 @@ Stylesheet.reparse = Stylesheet.parse  # type: ignore[method-assign]
 # The cache of Textual's method keeps the lines of 1024 removed widgets alive, because its key contains the instance.
 _inner_outer = partial(StylesCache.get_inner_outer.__wrapped__, StylesCache)
 StylesCache.get_inner_outer = staticmethod(lru_cache(1024)(_inner_outer))  # type: ignore[assignment]
+
+# Every line of every widget would have seven caches, a third of the objects of a screen; few are ever used.
+for _name in {name for name in Strip.__slots__ if name.endswith("_cache")} - {"_render_cache"}:
+    setattr(Strip, _name, LateCache(getattr(Strip, _name)))
+Strip.__init__ = _start_strip  # type: ignore[method-assign, assignment]
 
 # A chart or a row with an ellipsis is divided differently in every frame; Rich would keep 16,384 of the halves.
 _split_cells = partial(Segment._split_cells.__func__.__wrapped__, Segment)  # type: ignore[attr-defined] # noqa: SLF001

@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
@@ -186,6 +187,28 @@ def test_a_main_thread_in_c_is_reported_and_runs_the_request_later(
     assert requests(process) == 0
     out, err = process.communicate("\n", timeout=30)
     assert (out, err, process.returncode) == ("awake\n", "", 0)
+
+
+def test_a_program_that_is_importing_modules_is_asked_again(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = """
+import sys, threading
+sys.modules['struct'] = None
+print('on', flush=True)
+threading.Thread(target=lambda: sys.stdin.readline() and sys.modules.pop('struct'), daemon=True).start()
+while True: pass
+"""
+    process = start(code)
+    calls: list[str] = []
+
+    def counted(target: Target, text: str, deadline: float) -> AbstractContextManager[injection.PendingCall]:
+        calls.append(text)
+        if len(calls) == 2:
+            os.write(process.stdin.fileno(), b"\n")  # type: ignore[union-attr]
+        return pending_call(target, text, deadline)
+
+    monkeypatch.setattr(attaching, "pending_call", counted)
+    assert not attach(process.pid, 30.0).was_there
+    assert len(calls) >= 2
 
 
 @pytest.mark.parametrize("how", ["deadline", "ctrl-c"])

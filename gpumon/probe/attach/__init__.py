@@ -23,6 +23,7 @@ from gpumon.probe.attach.handshake import end_probe, listening_in
 from gpumon.probe.attach.injection import pending_call
 from gpumon.probe.attach.interpreter import remote_exec
 from gpumon.probe.attach.refusals import RefusalError
+from gpumon.probe.attach.remote_script import IMPORTING
 from gpumon.probe.attach.script_dir import AttachOutcome, ScriptDir, outcome_in_memory
 from gpumon.probe.attach.script_text import REQUEST_SECONDS, pending_text
 from gpumon.probe.attach.target import Target, read_target
@@ -36,6 +37,10 @@ _TRACED_SECONDS: Final = 0.5
 _QUIET_SECONDS: Final = 3.0
 """After this time without an answer, `attach` reports that it waits."""
 _EMPTY_SCRIPT: Final = Path(devnull)
+
+
+class _ImportingError(Exception):
+    """The main thread was importing modules when it ran the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +110,21 @@ def _load(target: Target, timeout_seconds: float, on_wait: Callable[[Target], No
 def _with_pending_call(target: Target, timeout_seconds: float, on_wait: Callable[[Target], None] | None) -> Attached:
     """Start a probe in a process of Python 3.8 to 3.13."""
     deadline = time.time() + max(timeout_seconds, REQUEST_SECONDS)
-    with pending_call(target, pending_text(target), deadline) as call:
-        try:
-            attached = _wait_for_probe(
-                target, call.is_waiting, partial(outcome_in_memory, target), timeout_seconds, on_wait
-            )
-        except KeyboardInterrupt:
-            call.expire_at(0)
-            raise
-    return replace(attached, stopped_seconds=call.stopped_seconds)
+    end = time.monotonic() + timeout_seconds
+    find_outcome = partial(outcome_in_memory, target)
+    while True:
+        with pending_call(target, pending_text(target), deadline) as call:
+            try:
+                attached = _wait_for_probe(target, call.is_waiting, find_outcome, timeout_seconds, on_wait)
+                return replace(attached, stopped_seconds=call.stopped_seconds)
+            except _ImportingError:
+                if time.monotonic() > end:
+                    raise RefusalError("importing", target=target) from None
+            except KeyboardInterrupt:
+                call.expire_at(0)
+                raise
+        while find_outcome() is not None:  # it is not that of the next request
+            time.sleep(_POLL_SECONDS)
 
 
 def _read_with_timeout(pid: int) -> Target:
@@ -218,6 +229,8 @@ def _listening(target: Target) -> Attached | None:
 
 def _attached(target: Target, outcome: AttachOutcome) -> Attached | None:
     """The result of the script, or None while the probe does not answer yet."""
+    if outcome.reason == IMPORTING:
+        raise _ImportingError
     if outcome.reason is not None:
         detail = with_detail(f"The probe could not start in {target.name}", outcome.reason)
         raise RefusalError("failed", detail=detail)

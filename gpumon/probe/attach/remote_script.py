@@ -12,6 +12,7 @@ AGENT = "_gpumon_probe_agent"
 """Name of the probe's package in `sys.modules`; the same under gpumon watch, so that a process has one probe."""
 OUTCOME = "gpumon-attach"
 """Name of the file in memory with the outcome of `run_on_thread`."""
+IMPORTING = "modules that the probe needs are being imported"
 _OUTCOME_SECONDS = 2.0
 """How long that file exists."""
 
@@ -51,20 +52,31 @@ def run_on_thread(pid: int, agent_folder: str, sources: "dict[str, str]", import
     is_ending = threading is not None and not threading.main_thread().is_alive()
     if os.getpid() != pid or sys.is_finalizing() or is_ending:
         return
-    for name in imports:
-        __import__(name)
-    _thread.start_new_thread(_start_and_report, (agent_folder, sources))
+    try:
+        for name in imports:
+            __import__(name)
+    except Exception:  # noqa: BLE001 - the main thread is importing one of them: it may be there only in part
+        sources.clear()
+        outcome = f'{{"was_there": false, "runs": false, "reason": "{IMPORTING}"}}'
+        _thread.start_new_thread(_report, (outcome,))
+    else:
+        _thread.start_new_thread(_start_and_report, (agent_folder, sources))
 
 
 def _start_and_report(agent_folder: str, sources: "dict[str, str]") -> None:
-    """Start the probe, and keep the outcome for a moment in a file in memory, which gpumon reads through /proc."""
     import json
+
+    outcome = json.dumps(_start(agent_folder, sources))
+    sources.clear()
+    _report(outcome)
+
+
+def _report(outcome: str) -> None:
+    """Keep the outcome for a moment in a file in memory, which gpumon reads through /proc."""
     import os
     import time
 
     try:
-        outcome = json.dumps(_start(agent_folder, sources))
-        sources.clear()
         descriptor = os.memfd_create(OUTCOME)
         identity = os.fstat(descriptor)
         os.write(descriptor, outcome.encode())
