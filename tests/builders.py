@@ -9,27 +9,13 @@ HOST_RATES = (3.5e8, 1.2e8, 1.2e9, 4.0e7)
 """Network received and sent, disk read and written."""
 
 READINGS: dict[str, float] = {
-    "memory_total_bytes": 143771 * _MIB,
-    "memory_used_bytes": 71000 * _MIB,
-    "memory_reserved_bytes": 629 * _MIB,
-    "memory_free_bytes": 72142 * _MIB,
-    "memory_unattributed_bytes": 4 * _MIB,
-    "utilization_gpu_percent": 87,
-    "utilization_memory_percent": 41,
-    "temperature_celsius": 56,
-    "temperature_slowdown_celsius": 92,
-    "power_watts": 612.5,
-    "power_limit_watts": 700.0,
-    "clock_sm_hertz": 1_830_000_000,
-    "clock_sm_max_hertz": 1_980_000_000,
-    "clock_memory_hertz": 3_201_000_000,
-    "clock_memory_max_hertz": 3_201_000_000,
-    "performance_state": 0,
-    "pcie_generation": 5,
-    "pcie_generation_max": 5,
-    "pcie_width": 16,
-    "pcie_width_max": 16,
-}
+    "memory_total_bytes": 143771 * _MIB, "memory_used_bytes": 71000 * _MIB, "memory_reserved_bytes": 629 * _MIB,
+    "memory_free_bytes": 72142 * _MIB, "memory_unattributed_bytes": 4 * _MIB, "utilization_gpu_percent": 87,
+    "utilization_memory_percent": 41, "temperature_celsius": 56, "temperature_slowdown_celsius": 92,
+    "power_watts": 612.5, "power_limit_watts": 700.0, "clock_sm_hertz": 1_830_000_000,
+    "clock_sm_max_hertz": 1_980_000_000, "clock_memory_hertz": 3_201_000_000, "clock_memory_max_hertz": 3_201_000_000,
+    "performance_state": 0, "pcie_generation": 5, "pcie_generation_max": 5, "pcie_width": 16, "pcie_width_max": 16,
+}  # fmt: skip
 
 
 def process(pid: int = 4000, **changes: Any) -> Process:  # noqa: ANN401

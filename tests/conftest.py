@@ -3,6 +3,7 @@
 import compileall
 import fcntl
 import gc
+import inspect
 import multiprocessing
 import os
 import signal
@@ -11,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from tests.nvml_mock import NvmlMock, build, compiler
 
 _GPU_TESTS = Path(__file__).with_name("gpu")
 _MAX_ID_LENGTH = 80
+_CASES: dict[object, list[dict[str, object]]] = {}
+"""The cases of each test that has one item for all of them."""
 
 for size in ("COLUMNS", "LINES"):  # pytest-xdist and some shells set them, and then they count for more than a terminal
     os.environ.pop(size, None)
@@ -91,19 +94,78 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Do not create the cases of a matrix that are deselected: every worker would."""
+    """Do not create the cases of a matrix that are deselected, nor an item for each case where one for all will do."""
     sampled = metafunc.definition.get_closest_marker("sampled")
-    if sampled is None or "not long" not in metafunc.config.option.markexpr:
+    marks = list(metafunc.definition.iter_markers("parametrize"))
+    if not marks or (sampled and (len(marks) > 1 or "not long" not in metafunc.config.option.markexpr)):
         return
-    if len(list(metafunc.definition.iter_markers("parametrize"))) == 1:
-        parametrize, count = metafunc.parametrize, sampled.args[0]
+    count = sampled.args[0] if sampled else None
+    parametrize, merges = metafunc.parametrize, _runs_its_cases_at_once(metafunc)
+    cases: list[dict[str, object]] = [{}]
 
-        def of_the_first(names: str, values: Iterable[object], ids: Any = None, **options: Any) -> None:  # noqa: ANN401
-            if "_param_mark" in options:
-                values, ids = list(values)[:count], ids if ids is None or callable(ids) else list(ids)[:count]
-            parametrize(names, values, ids=ids, **options)
+    def of_the_first(names: str, values: Iterable[object], ids: Any = None, **options: Any) -> None:  # noqa: ANN401
+        if "_param_mark" in options:
+            values, ids = list(values)[:count], ids if ids is None or callable(ids) else list(ids)[:count]
+            if merges:
+                split = _names(names)
+                more = [dict(zip(split, _values_of(value, split), strict=True)) for value in values]
+                cases[:] = [case | other for case in cases for other in more]
+                values, ids = values[:1], [f"{len(cases)} cases"]
+        parametrize(names, values, ids=ids, **options)
 
+    if merges:
+        _CASES[metafunc.function] = cases
+    if merges or count is not None:
         metafunc.parametrize = of_the_first  # type: ignore[method-assign, assignment]
+
+
+def _runs_its_cases_at_once(metafunc: pytest.Metafunc) -> bool:
+    """Whether the cases of a test are one item: an item costs each worker more than what most cases test.
+
+    They need no fixture of a test, such as a folder, and no command line names one of them.
+    """
+    config, marks = metafunc.config, list(metafunc.definition.iter_markers("parametrize"))
+    names = {name for mark in marks for name in _names(mark.args[0])}
+    shared = [metafunc._arg2fixturedefs.get(name) for name in {*metafunc.fixturenames} - names - {"request"}]
+    return (
+        hasattr(config, "workerinput")
+        and not (config.option.keyword or any("::" in arg for arg in config.args))
+        and not inspect.iscoroutinefunction(metafunc.function)
+        and "request" not in metafunc.definition._fixtureinfo.argnames
+        and all(definitions and definitions[-1].scope != "function" for definitions in shared)
+        and not any("indirect" in mark.kwargs or isinstance(mark.args[1], Iterator) for mark in marks)
+        and not any(getattr(values, "marks", ()) for mark in marks for values in mark.args[1])
+    )
+
+
+def _names(argument: str | Sequence[str]) -> list[str]:
+    """The names of a mark for cases."""
+    return [name.strip() for name in argument.split(",")] if isinstance(argument, str) else list(argument)
+
+
+def _values_of(value: Any, names: list[str]) -> Sequence[object]:  # noqa: ANN401
+    """The values of a case, one for each name."""
+    if hasattr(value, "marks"):
+        return tuple(value.values)
+    return [value] if len(names) == 1 else tuple(value)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run the cases of a test that has one item for all; the report of a failure names the case."""
+    skipped = None
+    for case in _CASES.get(pyfuncitem.function, ()):
+        arguments = {name: case.get(name, pyfuncitem.funcargs.get(name)) for name in pyfuncitem._fixtureinfo.argnames}
+        try:
+            pyfuncitem.obj(**arguments)
+        except pytest.skip.Exception as skip:
+            skipped = skip
+        except BaseException:
+            pyfuncitem.add_report_section("call", "case", "\n".join(f"{name} = {case[name]!r}" for name in case))
+            raise
+    if skipped is not None:
+        raise skipped
+    return True if pyfuncitem.function in _CASES else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -112,6 +174,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     seen: Counter[str] = Counter()
     for item in items:
         sampled = item.get_closest_marker("sampled")
+        if isinstance(item, pytest.Function) and item.function in _CASES:
+            item.add_marker(pytest.mark.timeout(600))
         if item.path.parent.name == "errors":  # one worker reads and compiles the catalogue
             item.add_marker(pytest.mark.xdist_group("errors"))
         if sampled is not None:

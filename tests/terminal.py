@@ -39,14 +39,8 @@ _NOT_OF_PYTE: Final = re.compile(
 )
 _UNFINISHED: Final = re.compile(rb"\x1b(?:\[[<>=?\d;$]*|\][^\x07\x1b]*|[P_^][^\x1b]*)?\Z")
 _DEFAULTED: Final = (
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGHUP,
-    signal.SIGTERM,
-    signal.SIGPIPE,
-    signal.SIGTSTP,
-    signal.SIGCHLD,
-)
+    signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE, signal.SIGTSTP, signal.SIGCHLD,
+)  # fmt: skip
 
 
 class Terminal:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpumon.core.episodes import HistoryEventKind
@@ -30,6 +30,7 @@ def event(xid: int, seconds: float = 99.5, key: str = KEY) -> DeviceEvent:
     return DeviceEvent(key, xid, 1_800_000_000.0, seconds)
 
 
+@settings(max_examples=12)
 @given(events=EVENTS, costs=COSTS)
 def test_round_trip(events: tuple[DeviceEvent, ...], costs: tuple[CallCost, ...]) -> None:
     original = frame(events=events, sweep=Sweep(0.1, 1, 0, 0, costs))

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpumon.core.frames import NOT_RECORDED, FrameError, decode, encode, to_document
@@ -116,6 +116,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=12)
 @given(FRAMES)
 def test_round_trip(original: Frame) -> None:
     line = encode(original)

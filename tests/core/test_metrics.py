@@ -8,16 +8,10 @@ from gpumon.collect.readers import READERS
 from gpumon.core.metrics import METRICS, Metric, Unit
 
 SUFFIXES = {
-    Unit.BYTES: "_bytes",
-    Unit.PERCENT: "_percent",
-    Unit.CELSIUS: "_celsius",
-    Unit.WATTS: "_watts",
-    Unit.HERTZ: "_hertz",
-    Unit.BYTES_PER_SECOND: "_bytes_per_second",
-    Unit.JOULES: "_joules",
-    Unit.BITS: "_bits",
+    Unit.BYTES: "_bytes", Unit.PERCENT: "_percent", Unit.CELSIUS: "_celsius", Unit.WATTS: "_watts",
+    Unit.HERTZ: "_hertz", Unit.BYTES_PER_SECOND: "_bytes_per_second", Unit.JOULES: "_joules", Unit.BITS: "_bits",
     Unit.COUNT: "_count",
-}
+}  # fmt: skip
 DIFFERENCES = {"energy_joules"}
 """What the driver answered is checked before the difference is taken."""
 COMPUTED = {"memory_unattributed_bytes"}

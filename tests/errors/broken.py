@@ -11,22 +11,13 @@ from tests.errors.corpus import noise
 Chance = random.Random
 
 PREFIXES: Final = (
-    "[rank{rank}]: ",
-    "[rank{rank}]:",
-    "[default{rank}]:",
-    "{rank}: ",
-    "[1,{rank}]<stderr>:",
-    "(RayTrainWorker pid=4242, ip=10.0.0.1) ",
-    "trainer-{rank}  | ",
-    "[pod/trainer-{rank}/main] ",
-    "2026-11-20 12:00:01,123 ERROR ",
-    "2026-11-20T12:00:01.123456Z ",
-    "[2026-11-20 12:00:01,123] [ERROR] ",
+    "[rank{rank}]: ", "[rank{rank}]:", "[default{rank}]:", "{rank}: ", "[1,{rank}]<stderr>:",
+    "(RayTrainWorker pid=4242, ip=10.0.0.1) ", "trainer-{rank}  | ", "[pod/trainer-{rank}/main] ",
+    "2026-11-20 12:00:01,123 ERROR ", "2026-11-20T12:00:01.123456Z ", "[2026-11-20 12:00:01,123] [ERROR] ",
     "[rank{rank}]:[E1120 12:00:01.123456789 ProcessGroupNCCL.cpp:616] [Rank {rank}] ",
-    "Nov 20 12:00:01 node1 kernel: [12345.678901] ",
-    "[Fri Nov 20 12:00:01 2026] ",
+    "Nov 20 12:00:01 node1 kernel: [12345.678901] ", "[Fri Nov 20 12:00:01 2026] ",
     "E1120 12:00:01.123456 4242 watch.cpp:12] ",
-)
+)  # fmt: skip
 _COLORS: Final = ("\x1b[31m", "\x1b[1;31m", "\x1b[0m", "\x1b[38;5;196m", "\x1b[K", "\x1b]8;;file:x\x1b\\", "^[[0m")
 
 

@@ -67,21 +67,16 @@ COMMANDS: Final = (
 """Code that starts with one of these commands, or with a variable for one, is shell code; the rest is Python."""
 
 PROSE: Final = (
-    "cuda available: True, 8 devices",
-    "the GPU ran out of memory yesterday, so the batch is smaller now",
+    "cuda available: True, 8 devices", "the GPU ran out of memory yesterday, so the batch is smaller now",
     'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space',
     "except MemoryError: the array has 12.0 GiB and the shape (40000, 40000)",
-    "TypeError: forward() got an unexpected keyword argument 'labels'",
-    "AssertionError: shapes differ",
+    "TypeError: forward() got an unexpected keyword argument 'labels'", "AssertionError: shapes differ",
     "ImportError: libcurl.so.4: cannot open shared object file: No such file or directory",
-    "ImportError: /v/foo.so: undefined symbol: PyUnicode_AsUTF8",
-    "HTTP 403: Insufficient Permissions",
-    "This codec is Not Supported by the player",
-    "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.95.05",
+    "ImportError: /v/foo.so: undefined symbol: PyUnicode_AsUTF8", "HTTP 403: Insufficient Permissions",
+    "This codec is Not Supported by the player", "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.95.05",
     "box:4242:4301 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>",
-    "an unspecified error of the launcher: unknown error",
-    "Failed to receive the file, got 12 bytes",
-)
+    "an unspecified error of the launcher: unknown error", "Failed to receive the file, got 12 bytes",
+)  # fmt: skip
 
 FILES: Final = {path.stem: list(entry_texts(path.stem)) for path in entry_files()}
 """The ids of the entries of each file."""

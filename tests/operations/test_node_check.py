@@ -62,34 +62,25 @@ def _xid(root: Path) -> None:
 
 
 FAULTS = (
-    Fault("gpu.answers", Status.FAIL, "lost:1"),
-    Fault("gpu.answers", Status.FAIL, "timeout:1"),
+    Fault("gpu.answers", Status.FAIL, "lost:1"), Fault("gpu.answers", Status.FAIL, "timeout:1"),
     Fault("gpu.alike", Status.WARN, "linkdown:1=5"),
     Fault("gpu.leftovers", Status.WARN, variables={"NVML_MOCK_PIDS": str(os.getpid())}),
-    Fault("gpu.alike", Status.WARN, "narrow:1"),
-    Fault("gpu.count", Status.FAIL, "count:7"),
+    Fault("gpu.alike", Status.WARN, "narrow:1"), Fault("gpu.count", Status.FAIL, "count:7"),
     Fault("gpu.model", Status.FAIL, variables={"NVML_MOCK_NAME": "NVIDIA H100 80GB HBM3"}),
-    Fault("gpu.ecc", Status.FAIL, "garbage:eccdbe:2"),
-    Fault("gpu.ecc", Status.WARN, "wrong:eccpending:2"),
-    Fault("gpu.alike", Status.WARN, "wrong:ecc:2"),
-    Fault("gpu.row_remap", Status.WARN, "wrong:rows:3"),
+    Fault("gpu.ecc", Status.FAIL, "garbage:eccdbe:2"), Fault("gpu.ecc", Status.WARN, "wrong:eccpending:2"),
+    Fault("gpu.alike", Status.WARN, "wrong:ecc:2"), Fault("gpu.row_remap", Status.WARN, "wrong:rows:3"),
     Fault("gpu.row_remap", Status.FAIL, "wrong:rowfail:3"),
     Fault("gpu.mig", Status.WARN, variables={"NVML_MOCK_MIG": "1:7"}),
-    Fault("gpu.mig", Status.WARN, "wrong:migpending:1"),
-    Fault("gpu.persistence", Status.WARN, "wrong:persistence"),
-    Fault("gpu.compute_mode", Status.FAIL, "wrong:prohibited:4"),
-    Fault("gpu.slowdown", Status.WARN, "wrong:hot:5"),
-    Fault("gpu.slowdown", Status.WARN, "wrong:brake:5"),
-    Fault("gpu.slowdown", Status.WARN, "wrong:warm:5"),
+    Fault("gpu.mig", Status.WARN, "wrong:migpending:1"), Fault("gpu.persistence", Status.WARN, "wrong:persistence"),
+    Fault("gpu.compute_mode", Status.FAIL, "wrong:prohibited:4"), Fault("gpu.slowdown", Status.WARN, "wrong:hot:5"),
+    Fault("gpu.slowdown", Status.WARN, "wrong:brake:5"), Fault("gpu.slowdown", Status.WARN, "wrong:warm:5"),
     Fault("gpu.row_remap", Status.WARN, "wrong:pages:5", variables={"NVML_MOCK_CC": "7.0"}),
-    Fault("gpu.alike", Status.WARN, "wrong:cap:6"),
-    Fault("gpu.unowned_memory", Status.WARN, "wrong:leak:7"),
-    Fault("driver.nvml", Status.FAIL, "init:18"),
-    Fault("gpu.xid", Status.FAIL, files=_xid),
+    Fault("gpu.alike", Status.WARN, "wrong:cap:6"), Fault("gpu.unowned_memory", Status.WARN, "wrong:leak:7"),
+    Fault("driver.nvml", Status.FAIL, "init:18"), Fault("gpu.xid", Status.FAIL, files=_xid),
     Fault("driver.nodes", Status.FAIL, files=lambda root: (root / "dev/nvidia-uvm").unlink()),
     Fault("host.ulimits", Status.WARN, files=lambda root: (root / "proc/self/limits").write_text(LIMITS.format(256))),
     Fault("host.shm", Status.FAIL, files=lambda root: (root / "dev/shm").rename(root / "dev/none")),
-)
+)  # fmt: skip
 
 
 def examine(

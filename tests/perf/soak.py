@@ -39,21 +39,9 @@ FAULT_SECONDS: Final = (1.0, 6.0)
 SHORT_RUN_SECONDS: Final = (0.2, 5.0)
 KILL_COLLECTOR: Final = "kill"
 FAULTS: Final = (
-    "lost:{gpu}",
-    "unknown:{gpu}",
-    "timeout:{gpu}",
-    "flaky:{gpu}=0.3",
-    "hang:{gpu}=3",
-    "hangall=2",
-    "slow:pcie=20000",
-    "noperm:procs",
-    "notsupported:procs",
-    "count:4",
-    "uninit",
-    "manyprocs:500",
-    "garbage:temp",
-    KILL_COLLECTOR,
-)
+    "lost:{gpu}", "unknown:{gpu}", "timeout:{gpu}", "flaky:{gpu}=0.3", "hang:{gpu}=3", "hangall=2", "slow:pcie=20000",
+    "noperm:procs", "notsupported:procs", "count:4", "uninit", "manyprocs:500", "garbage:temp", KILL_COLLECTOR,
+)  # fmt: skip
 """Faults of the stand-in. Left out: NOT_SUPPORTED of metrics, which gpumon queries again only after five minutes."""
 
 _ROWS: Final = 70
@@ -85,20 +73,13 @@ class Visit(NamedTuple):
 
 
 VISITS: Final = (
-    Visit((), (*_MOVES, "T", "[", "]", _TAB), ()),
-    Visit((_ENTER,), (*_MOVES, _LEFT, _RIGHT, "z", "x", "n", "[", "]")),
-    Visit((_TAB, _ENTER), _MOVES, (_ESCAPE, _TAB)),
-    Visit(("3",), ("[", "]", "z", "x")),
-    Visit(("6",)),
+    Visit((), (*_MOVES, "T", "[", "]", _TAB), ()), Visit((_ENTER,), (*_MOVES, _LEFT, _RIGHT, "z", "x", "n", "[", "]")),
+    Visit((_TAB, _ENTER), _MOVES, (_ESCAPE, _TAB)), Visit(("3",), ("[", "]", "z", "x")), Visit(("6",)),
     Visit(("7",), (*"CUDA error", _ENTER, _TAB), (_ESCAPE, _ESCAPE), quit_key=_INTERRUPT),
-    Visit(("8",), (*_MOVES, "r")),
-    Visit(("?",), (_UP, _DOWN), quit_key=_INTERRUPT),
-    Visit(("C",)),
-    Visit(("5",)),
-    Visit(("6", "5", "8", "3"), ("1", "3", "5", "6", "8")),
-    Visit((" ",), _MOVES, (" ",)),
+    Visit(("8",), (*_MOVES, "r")), Visit(("?",), (_UP, _DOWN), quit_key=_INTERRUPT), Visit(("C",)), Visit(("5",)),
+    Visit(("6", "5", "8", "3"), ("1", "3", "5", "6", "8")), Visit((" ",), _MOVES, (" ",)),
     Visit(("d",), (*_MOVES, ",", "."), ("d",)),
-)
+)  # fmt: skip
 """Left out: keys that start workloads, write files, send signals, change the interval, or hide columns."""
 
 

@@ -138,14 +138,6 @@ def training(steps: int = 4, **header: object) -> TraceMaker:
 
 
 ACCOUNT = {
-    "tensor_cores": 200.0,
-    "memory_bound": 100.0,
-    "communication": 140.0,
-    "copies": 50.0,
-    "data": 100.0,
-    "synchronization": 103.0,
-    "host": 77.0,
-    "without_tensor_cores": 180.0,
-    "other_compute": 40.0,
-    "idle": 10.0,
-}
+    "tensor_cores": 200.0, "memory_bound": 100.0, "communication": 140.0, "copies": 50.0, "data": 100.0,
+    "synchronization": 103.0, "host": 77.0, "without_tensor_cores": 180.0, "other_compute": 40.0, "idle": 10.0,
+}  # fmt: skip

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.core.source_file import UnreadableError
+from gpumon.traces import event_stream
 from gpumon.traces.event_stream import EventStream
 from tests.traces.maker import table_of, training
 
@@ -85,8 +86,10 @@ def test_events_after_damage_are_not_read() -> None:
     assert stream.damage
 
 
-def test_a_huge_event_ends_reading() -> None:
-    read, stream = events(b'{"traceEvents": [{"ph": "X"}, {"name": "' + b"x" * (40 << 20))
+def test_a_huge_event_ends_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert event_stream._MAX_VALUE_CHARACTERS >= 1 << 25
+    monkeypatch.setattr(event_stream, "_MAX_VALUE_CHARACTERS", 1 << 20)
+    read, stream = events(b'{"traceEvents": [{"ph": "X"}, {"name": "' + b"x" * (3 << 20))
     assert read == [{"ph": "X"}]
     assert "larger than any" in stream.damage
 

@@ -32,25 +32,13 @@ from tests.frames import machine
 from tests.ui.fakes import FakeLive, app_on, screen_lines, until
 
 TABLES: dict[str, tuple[Column[Any], ...]] = {
-    "alerts": ALERT_COLUMNS,
-    "all-processes": LISTED_COLUMNS,
-    "calls": CALL_COLUMNS,
-    "devices": OVERVIEW_COLUMNS,
-    "fleet-findings": FLEET_FINDING_COLUMNS,
-    "fleet-gpus": FLEET_GPU_COLUMNS,
-    "fleet-hosts": FLEET_HOST_COLUMNS,
-    "fleet-jobs": FLEET_JOB_COLUMNS,
-    "fleet-map": tuple(map_columns(None, FleetMetric.UTILIZATION)),
-    "fleet-usage": FLEET_USAGE_COLUMNS,
-    "fleet-users": FLEET_USER_COLUMNS,
-    "gaps": GAP_COLUMNS,
-    "jobs": JOB_COLUMNS,
-    "kernels": KERNEL_COLUMNS,
-    "processes": PROCESS_COLUMNS,
-    "ranks": RANK_COLUMNS,
-    "runs": RUN_COLUMNS,
+    "alerts": ALERT_COLUMNS, "all-processes": LISTED_COLUMNS, "calls": CALL_COLUMNS, "devices": OVERVIEW_COLUMNS,
+    "fleet-findings": FLEET_FINDING_COLUMNS, "fleet-gpus": FLEET_GPU_COLUMNS, "fleet-hosts": FLEET_HOST_COLUMNS,
+    "fleet-jobs": FLEET_JOB_COLUMNS, "fleet-map": tuple(map_columns(None, FleetMetric.UTILIZATION)),
+    "fleet-usage": FLEET_USAGE_COLUMNS, "fleet-users": FLEET_USER_COLUMNS, "gaps": GAP_COLUMNS, "jobs": JOB_COLUMNS,
+    "kernels": KERNEL_COLUMNS, "processes": PROCESS_COLUMNS, "ranks": RANK_COLUMNS, "runs": RUN_COLUMNS,
     "workloads": WORKLOAD_COLUMNS,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("columns", TABLES.values(), ids=TABLES)

@@ -7,25 +7,18 @@ from tests.ui.fakes import FakeLive, app_on, screen_text, seen
 
 MAX_KEYS: Final = 6
 TASKS: Final = (
-    ("who holds a GPU", (), "ada train"),
-    ("sort by memory", ("M",), "Memory▼"),
+    ("who holds a GPU", (), "ada train"), ("sort by memory", ("M",), "Memory▼"),
     ("the temperature of the last minutes", ("enter",), "Temperature  56 of 92 °C"),
-    ("less time in a chart", ("enter", "z"), "1 s/col"),
-    ("an idle GPU", (), "no GPU is free"),
+    ("less time in a chart", ("enter", "z"), "1 s/col"), ("an idle GPU", (), "no GPU is free"),
     ("run matmul", ("5", "slash", *"mat", "enter"), "matmul"),
     ("an example of an explained error", ("7", "down", "enter"), "List the processes that hold GPU memory"),
-    ("compare GPUs", ("enter", "o", "down", "enter", "escape"), "GPU 1"),
-    ("a process and its memory", ("2",), "69.3"),
-    ("why an alert", ("6",), "What"),
-    ("the alert of this GPU", ("e",), "has nothing to explain"),
-    ("the topology", ("L",), "r Read again"),
-    ("another theme", ("T", "enter"), "Theme light"),
-    ("other columns", ("c", "down", "enter", "escape"), "GPU Name"),
-    ("another host", ("9",), "gpumon fleet --hosts"),
+    ("compare GPUs", ("enter", "o", "down", "enter", "escape"), "GPU 1"), ("a process and its memory", ("2",), "69.3"),
+    ("why an alert", ("6",), "What"), ("the alert of this GPU", ("e",), "has nothing to explain"),
+    ("the topology", ("L",), "r Read again"), ("another theme", ("T", "enter"), "Theme light"),
+    ("other columns", ("c", "down", "enter", "escape"), "GPU Name"), ("another host", ("9",), "gpumon fleet --hosts"),
     ("the meaning of tensor", ("question_mark", "end"), "activity of the tensor cores"),
-    ("what gpumon costs", ("C",), "CPU"),
-    ("compare all GPUs", ("v",), "GPU utilization of 8 GPUs over time"),
-)
+    ("what gpumon costs", ("C",), "CPU"), ("compare all GPUs", ("v",), "GPU utilization of 8 GPUs over time"),
+)  # fmt: skip
 
 
 async def test_every_task_takes_few_keys() -> None:

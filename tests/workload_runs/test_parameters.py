@@ -98,16 +98,9 @@ def test_an_unknown_name_is_told_with_those_that_there_are() -> None:
 
 
 DESCRIBED: dict[str, Any] = {
-    "name": "size",
-    "kind": "integer",
-    "default": 8192,
-    "default_cpu": 256,
-    "help": "Rows.",
-    "unit": "rows",
-    "minimum": 1,
-    "maximum": 65536,
-    "choices": [],
-}
+    "name": "size", "kind": "integer", "default": 8192, "default_cpu": 256, "help": "Rows.", "unit": "rows",
+    "minimum": 1, "maximum": 65536, "choices": [],
+}  # fmt: skip
 
 
 def test_a_description_becomes_a_parameter() -> None:

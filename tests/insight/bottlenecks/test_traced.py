@@ -80,15 +80,9 @@ def exposed(maker: TraceMaker, at: int) -> None:
 
 
 SICK: dict[Callable[[TraceMaker, int], None], str] = {
-    loader: "main_process",
-    item: "item_per_step",
-    small: "small_kernels",
-    collects: "gc",
-    single_precision: "no_tf32",
-    elementwise: "elementwise",
-    pageable: "pageable",
-    exposed: "communication",
-}
+    loader: "main_process", item: "item_per_step", small: "small_kernels", collects: "gc", single_precision: "no_tf32",
+    elementwise: "elementwise", pageable: "pageable", exposed: "communication",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("sick", SICK, ids=SICK.values())

@@ -18,6 +18,7 @@ from gpumon.operations.process_details import stop_problem
 from gpumon.operations.why.outside import examine_outside
 from gpumon.probe.attach import AttachState, attachability
 from gpumon.stacks import outside
+from tests.cli.running import run
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 PROGRAM = """
@@ -46,13 +47,7 @@ def wait_for_probe(pid: int) -> None:
 
 
 def why(pid: int, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gpumon", "why", str(pid), *options],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run("why", str(pid), *options, env=os.environ)
 
 
 @pytest.fixture
