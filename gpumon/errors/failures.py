@@ -154,7 +154,7 @@ def is_lasting(match: Match) -> bool:
     return match.error.is_leading or match.error.context is ContextState.RESET
 
 
-def with_letters(texts: Iterable[str]) -> Mapping[str, bytes]:
+def with_letters(texts: Iterable[str]) -> dict[str, bytes]:
     """Texts, each with the letters of its longest word, in lower case: a log without these does not contain it."""
     return {text: max(LetterWords(text).words, key=len, default=b"") for text in texts}
 
