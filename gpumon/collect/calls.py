@@ -117,13 +117,6 @@ class CallTally:
         self.count = self.errors = 0
         self.seconds = self.longest_seconds = 0.0
 
-    def add(self, seconds: float, *, failed: bool) -> None:
-        """Add one call."""
-        self.count += 1
-        self.errors += failed
-        self.seconds += seconds
-        self.longest_seconds = max(self.longest_seconds, seconds)
-
 
 class Abandoned(BaseException):
     """Raised in an abandoned thread when its call returns. Only the main function of the thread catches it."""
@@ -154,7 +147,7 @@ class CallsInFlight:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self._by_thread: dict[int, CallInFlight] = {}
+        self._by_thread: dict[int, tuple[str, float, Callee]] = {}
         self._abandoned: set[int] = set()
         self._lock = threading.Lock()
 
@@ -167,9 +160,11 @@ class CallsInFlight:
         finally:
             self.finish()
 
-    def start(self, call: str, callee: Callee = Callee.DRIVER) -> None:
-        """Mark the calling thread as inside ``call``."""
-        self._by_thread[get_ident()] = CallInFlight(call, self.clock(), callee)
+    def start(self, call: str, callee: Callee = Callee.DRIVER) -> float:
+        """Mark the calling thread as inside ``call``; returns the time."""
+        started = self.clock()
+        self._by_thread[get_ident()] = call, started, callee
+        return started
 
     def finish(self) -> None:
         """Remove the mark of the calling thread.
@@ -187,12 +182,13 @@ class CallsInFlight:
 
     def of_thread(self, thread: int | None) -> CallInFlight | None:
         """The call that a thread is inside, if any."""
-        return None if thread is None else self._by_thread.get(thread)
+        known = None if thread is None else self._by_thread.get(thread)
+        return None if known is None else CallInFlight(*known)
 
     def abandon(self, thread: int, call: CallInFlight) -> bool:
         """Abandon a thread if it is still inside ``call``; return whether it was."""
         with self._lock:
-            is_inside = self._by_thread.get(thread) is call
+            is_inside = self._by_thread.get(thread) == call
             if is_inside:
                 self._abandoned.add(thread)
         return is_inside
