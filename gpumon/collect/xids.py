@@ -16,7 +16,7 @@ from gpumon.collect.calls import EVENT_WAIT
 from gpumon.collect.nvml import Answer, DeviceLostError, DriverGoneError, Handle, Nvml, NvmlError, ReadingError
 from gpumon.core.problems import Problem, ProblemCode
 
-WAIT_MILLISECONDS: Final = 500
+WAIT_MILLISECONDS: Final = 1000
 """Duration of one wait. The end of a session and a new device are noticed after it."""
 
 PAUSE_SECONDS: Final = 1.0
@@ -26,7 +26,7 @@ breadcrumb should name only the wait, and not one of the many calls of the first
 RETRY_SECONDS: Final = 10.0
 """Time until gpumon registers again for the events of a device after a failure."""
 
-STOP_TIMEOUT_SECONDS: Final = 1.0
+STOP_TIMEOUT_SECONDS: Final = 1.5
 """Maximum time that the end of a session waits for the thread."""
 
 MAX_PENDING: Final = 100

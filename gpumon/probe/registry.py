@@ -27,6 +27,8 @@ from gpumon.probe.socket_dir import (
 )
 
 MAX_CONNECTIONS: Final = 256
+_SEARCH_SECONDS: Final = 5.0
+"""Time between two searches for folders; each folder that exists is looked through once a second."""
 MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 30.0
 
 _NOT_CONNECTED: Final = Problem(ProblemCode.NOT_FOUND, "No probe of this process is connected.")
@@ -84,6 +86,8 @@ class SocketRegistry:
         self._publish = publish
         self._pace = pace
         self._sockets: dict[Path, _Socket] = {}
+        self._found: tuple[SocketFolder, ...] = ()
+        self._search_at = 0.0
 
     @property
     def has_all_readings(self) -> bool:
@@ -94,8 +98,12 @@ class SocketRegistry:
     def scan(self, now: float) -> None:
         """Do what is due once a second: connect to new sockets, forget removed ones, check deadlines."""
         present: set[Path] = set()
-        for folder in socket_folders(self._folders):
-            self._set_problem(folder.path, self._scan_folder(folder, present, now))
+        if now >= self._search_at:
+            self._search_at = now + _SEARCH_SECONDS
+            self._found = tuple(socket_folders(self._folders))
+        for folder in self._found:
+            exists = os.path.lexists(folder.path)
+            self._set_problem(folder.path, self._scan_folder(folder, present, now) if exists else None)
         for path, connection in self._connections():
             connection.refill()
             self._process(path, connection, connection.expire(now), now)

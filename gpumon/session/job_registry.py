@@ -26,7 +26,7 @@ SHOWN_SECONDS: Final = 1.0
 STALLED_SECONDS: Final = 1.0
 DEFAULT_SECONDS: Final = 5.0
 """Time between two readings while a screen shows the jobs, while a job makes no progress, and otherwise."""
-CPU_SHARE: Final = 0.01
+CPU_SHARE: Final = 0.004
 _MAX_SECONDS: Final = 20.0
 """While no job is shown or stalled, readings take at most this share of a core, but come at least this often."""
 FRAMES_SECONDS: Final = 60.0
