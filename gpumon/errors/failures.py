@@ -159,7 +159,7 @@ def with_letters(texts: Iterable[str]) -> dict[str, bytes]:
     return {text: max(LetterWords(text).words, key=len, default=b"") for text in texts}
 
 
-_SIGNS: Final = with_letters(signs.sign("failure").texts) | dict.fromkeys(("ERROR", "CRITICAL", "FATAL"), b"")
+_SIGNS: Final = {**with_letters(signs.sign("failure").texts), **dict.fromkeys(("ERROR", "CRITICAL", "FATAL"), b"")}
 """Parts of lines about the end of a process, or about an error; a level may stand in a prefix."""
 
 
