@@ -99,6 +99,7 @@ def test_a_busy_program_gets_the_probe_and_loses_it(start: Start, sockets: Path,
         assert attached.stopped_seconds
         assert attach(process.pid).was_there
         assert detach(process.pid) is not None
+        assert list(sockets.iterdir()) == []  # the next attach must not meet a probe that ends
         assert status(process, "SigBlk") == blocked
     waited(lambda: status(process, "Threads").endswith("\t1"))
     assert requests(process) == 0

@@ -230,12 +230,12 @@ class SocketServer:
 
     def close(self) -> None:
         """Close all sockets and remove the socket file; a forked child does not remove the one of its parent."""
-        for client in self.clients.values():
-            client.connection.close()
+        self.remove_file()  # before the clients: the one that asks for the end takes its own end for that of the socket
         if self._listener is not None:
             self._listener.close()
+        for client in self.clients.values():
+            client.connection.close()
         self.clients = {}
-        self.remove_file()
 
     def remove_file(self) -> None:
         """Remove the socket file, if this process created it."""
