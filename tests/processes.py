@@ -82,14 +82,19 @@ def threads(pid: int) -> int:
     return len(list((PROC / str(pid) / "task").iterdir()))
 
 
-def wait_gone(pid: int, seconds: float) -> bool:
-    """Waits for the end of a process that need not be a child; returns whether it came."""
+def eventually(true: Callable[[], bool], seconds: float = 20.0) -> bool:
+    """Waits for something to become true; returns whether it did."""
     deadline = time.monotonic() + seconds
-    while is_running(pid):
+    while not true():
         if time.monotonic() > deadline:
             return False
         time.sleep(0.01)
     return True
+
+
+def wait_gone(pid: int, seconds: float) -> bool:
+    """Waits for the end of a process that need not be a child; returns whether it came."""
+    return eventually(lambda: not is_running(pid), seconds)
 
 
 def kill(pid: int) -> None:

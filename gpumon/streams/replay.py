@@ -40,8 +40,8 @@ _HISTORY_STEP_SECONDS: Final = STRIP_SECONDS / (INBOX_SIZE - 64)
 """The frames of the history must fit into the inbox."""
 _EARLY_STEP_SECONDS: Final = 10.0
 _PIECE_FRAMES: Final = 48
-_MAX_TAKING_SECONDS: Final = 0.25
-_TAKING_CHECK_SECONDS: Final = 0.002
+_MAX_TAKING_SECONDS: Final = 5.0
+_TAKING_CHECK_SECONDS: Final = 0.005
 _START_SCAN_BYTES: Final = 4 << 20
 """A recording that is longer starts at `WATCHED_SECONDS`, without a search for its end."""
 

@@ -67,6 +67,7 @@ class BaseApp(App[None]):
             self.unregister_theme(name)
         self.stylesheet.set_variables(self.get_css_variables())
         self._without_colors = WithoutColors()
+        self._said_late = 0.0
 
     @property
     def theme_names(self) -> list[str]:
@@ -105,11 +106,13 @@ class BaseApp(App[None]):
 
     async def on_event(self, event: events.Event) -> None:
         """Handle an event. A busy host falls behind a key that is held: what waited long before others is left out."""
-        is_late = isinstance(event, events.Key) and time.monotonic() - event.time > _LATE_SECONDS
-        if is_late and self.message_queue_size > _MANY_WAITING:
-            self.say("This host is busy: keys that waited too long are left out")
-        else:
+        now = time.monotonic()
+        is_late = isinstance(event, events.Key) and now - event.time > _LATE_SECONDS
+        if not is_late or self.message_queue_size <= _MANY_WAITING:
             await super().on_event(event)
+        elif now > self._said_late + _LATE_SECONDS:  # once for all of them
+            self._said_late = now
+            self.say("This host is busy: keys that waited too long are left out")
 
     async def _check_bindings(self, key: str, priority: bool = False) -> bool:
         """Run what a key is bound to, as Textual does, and say so if it has no effect here."""

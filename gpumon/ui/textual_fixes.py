@@ -12,20 +12,26 @@ from types import MemberDescriptorType, SimpleNamespace
 from typing import Any
 
 from rich.segment import Segment
-from textual import _compositor, events
+from rich.style import Style
+from textual import _compositor, _segment_tools, events
 from textual._styles_cache import StylesCache
 from textual._xterm_parser import XTermParser
 from textual.cache import FIFOCache
+from textual.color import Color
+from textual.css.scalar import Scalar
 from textual.css.stylesheet import Stylesheet
 from textual.drivers import linux_driver
+from textual.geometry import Region
 from textual.keys import KEY_TO_UNICODE_NAME
 from textual.strip import Strip
+from textual.style import Style as VisualStyle
 
 from gpumon.ui.partial_update import render_partial_update
 
 _IDLE_SECONDS = 0.5
 _ROUNDS_AFTER_INPUT = 3
 _LINE_CACHE_SIZE = 4
+_CACHE_SIZE = 1024
 _UNREADABLE_KEY = "unreadable"
 """No binding has this name."""
 
@@ -104,9 +110,13 @@ for _name in {name for name in Strip.__slots__ if name.endswith("_cache")} - {"_
     setattr(Strip, _name, LateCache(getattr(Strip, _name)))
 Strip.__init__ = _start_strip  # type: ignore[method-assign, assignment]
 
-# A chart or a row with an ellipsis is divided differently in every frame; Rich would keep 16,384 of the halves.
-_split_cells = partial(Segment._split_cells.__func__.__wrapped__, Segment)  # type: ignore[attr-defined] # noqa: SLF001
-Segment._split_cells = staticmethod(lru_cache(1024)(_split_cells))  # type: ignore[method-assign, assignment] # noqa: SLF001
+# Positions, styles of many themes, and halves of lines, new in each frame of a chart, fill larger ones for an hour.
+for _class in (Color, Region, Scalar, Segment, Strip, Style, VisualStyle, _segment_tools):
+    for _name, _value in [*vars(_class).items()]:
+        _cached = getattr(_value, "__func__", _value)
+        if hasattr(_cached, "cache_parameters") and (_cached.cache_parameters()["maxsize"] or 0) > _CACHE_SIZE:
+            _smaller = lru_cache(_CACHE_SIZE)(_cached.__wrapped__)
+            setattr(_class, _name, classmethod(_smaller) if isinstance(_value, classmethod) else _smaller)  # type: ignore[arg-type]
 
 # Without the character of a key, the footer shows the key while a text field consumes it.
 KEY_TO_UNICODE_NAME.update(plus="PLUS SIGN", minus="HYPHEN-MINUS", slash="SOLIDUS")

@@ -115,12 +115,3 @@ class Bench:
 
     def quarantined(self) -> list[bool]:
         return [slot.quarantined for slot in self.sweeper.slots]
-
-
-def eventually(true: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 2
-    while not true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True

@@ -13,9 +13,8 @@ from gpumon.core.problems import ProblemCode
 from gpumon.core.store import Store
 from tests.collect.conftest import Live, Watched
 from tests.collect.test_faults import all_ok, states
-from tests.collect.xid_driver import eventually
 from tests.nvml_mock import NvmlMock
-from tests.processes import wait_gone
+from tests.processes import eventually, wait_gone
 
 pytestmark = pytest.mark.xdist_group("clock")
 

@@ -12,9 +12,10 @@ from gpumon.collect.sweeper import MAX_STUCK_THREADS
 from gpumon.core.frames import to_document
 from gpumon.core.model import DeviceState, Process
 from gpumon.core.problems import ProblemCode
-from tests.collect.bench import POWER, Bench, Gate, eventually
+from tests.collect.bench import POWER, Bench, Gate
 from tests.collect.fake import LOST, NO_PERMISSION, entry
 from tests.collect.proc import add_process
+from tests.processes import eventually
 
 COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
 OK = [DeviceState.OK] * 4

@@ -15,8 +15,9 @@ from gpumon.collect.sweeper import FIRST_REOPEN_PAUSE_SECONDS, MAX_REOPEN_PAUSE_
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import DeviceState
 from gpumon.core.problems import ProblemCode
-from tests.collect.bench import POWER, Bench, eventually
+from tests.collect.bench import POWER, Bench
 from tests.collect.fake import LOST, NOT_LOADED, OTHER_VERSION, TOO_OLD, UNINITIALIZED, UNKNOWN, VOID_HANDLE, FakeNvml
+from tests.processes import eventually
 
 READS = {metric.source.removesuffix("_v2") for metric in METRICS.values()} & set(CALLS)
 """Calls that read a metric of a device."""

@@ -13,7 +13,8 @@ from gpumon.collect.nvml import DeviceLostError, Nvml
 from gpumon.collect.xids import FATAL, Xid, XidWatcher
 from gpumon.core.problems import ProblemCode
 from tests.collect.fake import LOST, NO_PERMISSION, NOT_SUPPORTED, TOO_OLD, UNINITIALIZED, UNKNOWN
-from tests.collect.xid_driver import XidDriver, eventually
+from tests.collect.xid_driver import XidDriver
+from tests.processes import eventually
 
 POWER = "nvmlDeviceGetPowerUsage"
 

@@ -1,8 +1,6 @@
 """A scripted driver with event sets, whose waits end when a test lets an event come."""
 
 import queue
-import time
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -60,13 +58,3 @@ class XidDriver(FakeNvml):
 
     def _free(self, event_set: int) -> None:
         self.freed.append(event_set)
-
-
-def eventually(true: Callable[[], bool], timeout: float = 15) -> bool:
-    """Waits for something to become true; returns whether it did."""
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        if true():
-            return True
-        time.sleep(0.01)
-    return False

@@ -205,4 +205,4 @@ def test_real_ranks_of_torchrun(tmp_path: Path) -> None:
         assert job.command.endswith("train.py")
     finally:
         os.killpg(launcher.pid, 9)
-        launcher.wait()
+        launcher.communicate()

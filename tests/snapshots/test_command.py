@@ -15,13 +15,6 @@ from tests.terminal import Terminal
 ENVIRONMENT = {**os.environ, "COLUMNS": "100"}
 
 
-@pytest.fixture
-def real(tmp_path: Path) -> Path:
-    path = tmp_path / "real.pickle"
-    path.write_bytes(real_bytes())
-    return path
-
-
 def test_text(real: Path) -> None:
     done = run("snapshot", str(real), "--top", "3", env=ENVIRONMENT)
     assert (done.returncode, done.stderr) == (0, "")

@@ -35,13 +35,6 @@ run_limited(read, MessageWriter(1000), 1 << 30, 60)
 """
 
 
-@pytest.fixture
-def real(tmp_path: Path) -> Path:
-    path = tmp_path / "real.pickle"
-    path.write_bytes(real_bytes())
-    return path
-
-
 def ended(reading: SnapshotReader, patience: float = PATIENCE_SECONDS) -> Snapshot | CommandError:
     """Waits for the outcome."""
     deadline = time.monotonic() + patience

@@ -5,7 +5,6 @@ import gc
 import os
 import signal
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -20,6 +19,7 @@ from gpumon.streams import live
 from gpumon.streams.child import Child
 from gpumon.streams.live import LiveStream
 from tests.builders import frame
+from tests.processes import eventually
 
 ONE_FRAME = f"import os, signal, sys, time; print({encode(frame())!r}, flush=True)"
 Start = Callable[[str], LiveStream]
@@ -38,15 +38,6 @@ def start() -> Iterator[Start]:
     yield begin
     for stream in streams:
         stream.close()
-
-
-def eventually(true: Callable[[], bool], timeout: float = 15) -> bool:
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        if true():
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def refuse(times: int) -> type[Child]:

@@ -19,6 +19,7 @@ from gpumon.streams.base import Arrival, Discontinuity, Seekable, Stream
 from gpumon.streams.pipe import PipeStream
 from gpumon.streams.replay import MAX_FRAME_GAP_SECONDS, ReplayStream, open_replay
 from tests.builders import device, frame
+from tests.processes import eventually
 
 FAST = 1e6
 PATIENCE = 5.0
@@ -120,7 +121,7 @@ def moved(stream: ReplayStream, target: float, shown: float) -> list[float | Non
     stream.seek(target)
     assert stream.position.seconds == target
     result = times(take(stream, lambda taken: bool(taken) and times(taken)[-1] == shown))
-    wait_until(lambda: stream.position.seconds == shown - 100.0)
+    assert eventually(lambda: stream.position.seconds == shown - 100.0)
     return result[len(result) - result[::-1].index(None) - 1 :]
 
 
@@ -160,13 +161,6 @@ def test_a_screen_takes_the_history_in_pieces_and_draws_the_frame_that_it_moved_
     assert stream.inbox.lost == 0
 
 
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-
-
 def test_it_stays_on_the_last_frame_and_can_be_moved_back(play: Start) -> None:
     stream = play(series(10))
     take(stream, lambda _: stream.position.ended)
@@ -194,7 +188,7 @@ def test_only_the_last_of_many_moves_counts(play: Start) -> None:
     for target in range(0, 900, 7):
         stream.seek(float(target))
     take(stream, lambda taken: bool(taken) and times(taken)[-1] == 996.0)
-    wait_until(lambda: stream.position.seconds == 896.0)
+    assert eventually(lambda: stream.position.seconds == 896.0)
 
 
 def test_where_recordings_were_joined_time_is_rewound(play: Start) -> None:
@@ -209,7 +203,7 @@ def test_it_starts_as_if_one_had_been_watching(play: Start, count: int, start: i
     stream = play(series(count), paused=True, watched=300.0)
     history = take(stream, bool)
     assert history == series(start + 1), "all of it arrives at once, before the first draw"
-    wait_until(lambda: stream.position.seconds == start)
+    assert eventually(lambda: stream.position.seconds == start)
     if start:
         stream.set_paused(False)
         assert times(take(stream, bool))[0] == 101.0 + start
@@ -230,7 +224,7 @@ def test_a_long_file_is_not_searched_before_the_first_frame(play: Start, monkeyp
     monkeypatch.setattr(replay, "_START_SCAN_BYTES", 1000)
     stream = play(series(400), paused=True, watched=300.0)
     assert take(stream, bool) == series(301)
-    wait_until(lambda: stream.position.duration_seconds == 399.0)
+    assert eventually(lambda: stream.position.duration_seconds == 399.0)
     stream.set_paused(False)
     assert times(take(stream, bool))[0] == 401.0, "the search for the end does not lose the next frame"
 
@@ -242,9 +236,9 @@ def test_a_short_move_forward_keeps_the_history(play: Start, paused: bool) -> No
     moved(stream, 1000.0, 1100.0)
     stream.seek(1010.0)
     assert times(take(stream, lambda taken: len(taken) == 10)) == [*range(1101, 1111)]
-    wait_until(lambda: stream.position.seconds == 1010.0)
+    assert eventually(lambda: stream.position.seconds == 1010.0)
     stream.seek(1010.5)
-    wait_until(lambda: stream.position.seconds == 1010.5)
+    assert eventually(lambda: stream.position.seconds == 1010.5)
     stream.seek(1011.5)
     assert times(take(stream, bool)) == [1111.0]
     assert moved(stream, 1001.0, 1101.0)[:2] == [None, 381.0]
@@ -279,13 +273,13 @@ def test_a_pipe_tells_its_frames_its_damage_and_its_end() -> None:
     os.write(writing, text(series(1)))
     assert take(stream, lambda taken: len(taken) == 1) == series(1)
     os.write(writing, b"damaged\n")
-    wait_until(lambda: stream.problem is not None)
+    assert eventually(lambda: stream.problem is not None)
     assert stream.problem is not None
     assert stream.problem.code is ProblemCode.DAMAGED
     os.write(writing, text(series(2))[:-20])
     assert take(stream, lambda taken: len(taken) == 1) == series(1)
     os.close(writing)
-    wait_until(lambda: stream.problem is not None and stream.problem.code is ProblemCode.STREAM_ENDED)
+    assert eventually(lambda: stream.problem is not None and stream.problem.code is ProblemCode.STREAM_ENDED)
     assert str(stream.problem) == "The stream ended. The screen shows the last frame."
 
 

@@ -4,11 +4,14 @@ import re
 import time
 
 import pytest
+from textual import events
 
 from gpumon.present.palette import BUILT_IN
 from gpumon.session.pace import INTERVALS, SPEEDS
 from gpumon.streams.base import Discontinuity
+from gpumon.ui.screens.alerts import AlertsScreen
 from gpumon.ui.screens.choice import ThemePicker
+from gpumon.ui.screens.help import HelpScreen
 from gpumon.ui.screens.overview import OverviewScreen
 from tests import builders
 from tests.frames import machine
@@ -46,7 +49,37 @@ async def test_a_rewind_forgets_what_was_drawn() -> None:
         assert app.session.store.history(builders.device(0).key, "utilization_gpu_percent", 2) == [None, 30]
 
 
+async def test_of_the_frames_that_a_busy_app_has_not_drawn_one_bell_waits_and_the_newest_is_drawn() -> None:
+    stream = FakeLive()
+    app = app_on(stream)
+    async with app.run_test() as pilot:
+        before = app.message_queue_size
+        stream.put(*[busy(percent, percent) for percent in range(10, 78)])
+        for _ in range(40):
+            stream.inbox.ring()
+        assert app.message_queue_size == before + 1
+        await pilot.pause()
+        assert "77%" in screen_text(app)
+        stream.put(busy(88, 90))
+        await pilot.pause()
+        assert "88%" in screen_text(app), "the next bell rings"
+
+
 # Keys
+
+
+async def test_keys_that_waited_long_are_left_out_but_the_last_ones_are_not() -> None:
+    app = app_on(stream := FakeLive())
+    async with app.run_test() as pilot:
+        stream.put(busy(10))
+        await pilot.pause()
+        for number in range(50):
+            key = events.Key("question_mark" if number < 10 else "6", None)
+            key.time -= 60.0
+            app.post_message(key)
+        await pilot.pause()
+        assert not any(isinstance(screen, HelpScreen) for screen in app.screen_stack)
+        assert isinstance(app.screen, AlertsScreen)
 
 
 async def test_pause_holds_the_screen_but_not_the_history() -> None:

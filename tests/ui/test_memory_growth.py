@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from rich.segment import Segment
+from textual.cache import FIFOCache
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -63,3 +64,10 @@ def test_halves_of_divided_lines_are_kept_for_a_screen_not_for_an_hour() -> None
         assert Segment(f"…{number}").split_cells(1) == (Segment("…"), Segment(str(number)))
     assert Segment("训").split_cells(1) == (Segment(" "), Segment(" "))
     assert Segment._split_cells.cache_info().currsize <= 1024
+
+
+def test_a_line_has_only_the_caches_that_are_used() -> None:
+    line = Strip([Segment("ab")])
+    assert not any(isinstance(item, FIFOCache) for item in gc.get_referents(line))
+    assert line.crop(0, 1) is line.crop(0, 1)
+    assert sum(isinstance(item, FIFOCache) for item in gc.get_referents(line)) == 1

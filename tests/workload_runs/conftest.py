@@ -58,16 +58,6 @@ def workload_file(
     return path
 
 
-def eventually(true: Callable[[], bool], seconds: float = PATIENCE) -> bool:
-    """Waits until something is true; returns whether it became so."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
-
-
 class Play:
     """A job that is followed as a front end follows one.
 

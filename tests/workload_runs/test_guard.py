@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gpumon.workload_runs.catalogue import RunRequest
-from tests.processes import is_running, kill, kill_marked, state, wait_gone
-from tests.workload_runs.conftest import PATIENCE, Play, Stage, eventually
+from tests.processes import eventually, is_running, kill, kill_marked, state, wait_gone
+from tests.workload_runs.conftest import PATIENCE, Play, Stage
 
 SECONDS = 5.0
 """As long as it may take: what is promised."""

@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from gpumon.workload_runs.protocol import RunEvent, RunEventKind
 from gpumon.workload_runs.results import recent_results
 from gpumon.workload_runs.supervised_run import RunEnded
 from tests.builders import device, frame, process
+from tests.processes import eventually
 from tests.runs import measured
-from tests.workload_runs.conftest import FINE, PATIENCE, Stage, eventually
+from tests.workload_runs.conftest import FINE, PATIENCE, Stage
 
 SECOND = device(1)
 CLEAN = RunEnded(0, cancelled=False, reason="")
@@ -75,19 +77,26 @@ def whole(run: WorkloadRun, *watched: Frame, verdict: str = "ok", value: float =
     return deliver(run, result(verdict, value), CLEAN)
 
 
-def test_a_real_run_from_its_start_to_its_kept_result(stage: Stage) -> None:
-    run = WorkloadRun(stage.request(parameters={"size": 3}))
+def played(run: WorkloadRun, *answers: Callable[[], object]) -> list[RunEvent]:
+    """A real run, with the answers to its plan."""
     run.start()
     events: list[RunEvent] = []
 
     def ended() -> bool:
         events.extend(run.drain())
         if run.state.awaits_confirmation:
-            run.allow()
+            for answer in answers:
+                answer()
         return run.ended
 
-    assert eventually(ended)
+    assert eventually(ended, PATIENCE)
     assert run.child.wait(PATIENCE)
+    return events
+
+
+def test_a_real_run_from_its_start_to_its_kept_result(stage: Stage) -> None:
+    run = WorkloadRun(stage.request(parameters={"size": 3}))
+    events = played(run, run.allow)
     kinds = [event.kind for event in events]
     assert (kinds[0], kinds[-2:]) == (RunEventKind.HELLO, [RunEventKind.RESULT, RunEventKind.BYE])
     assert kinds.count(RunEventKind.RESULT) == kinds.count(RunEventKind.BYE) == 1
@@ -101,18 +110,7 @@ def test_a_real_run_from_its_start_to_its_kept_result(stage: Stage) -> None:
 def test_a_run_that_is_cancelled_is_told_and_not_kept(stage: Stage) -> None:
     body = "while not context.stopping: time.sleep(0.01)\n" + FINE
     run = WorkloadRun(stage.request(body))
-    run.start()
-    events: list[RunEvent] = []
-
-    def ended() -> bool:
-        events.extend(run.drain())
-        if run.state.awaits_confirmation:
-            run.allow()
-            run.cancel()
-        return run.ended
-
-    assert eventually(ended)
-    assert run.child.wait(PATIENCE)
+    events = played(run, run.allow, run.cancel)
     assert [event.fields["verdict"] for event in events if event.kind is RunEventKind.RESULT] == ["cancelled"]
     assert list(recent_results()) == []
 
