@@ -18,7 +18,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, final
@@ -105,29 +105,6 @@ __all__ = [
     "why",
 ]  # fmt: skip
 
-_RECORDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "core.allocator": ("AllocatorStatistics",),
-    "core.model": (
-        *("ComputeMode", "Device", "DeviceEvent", "DeviceState", "Frame", "Host", "MigInstance"),
-        *("Process", "ProcessKind", "Switch"),
-    ),
-    "core.problems": ("Problem", "ProblemCode"),
-    "core.statistics": ("MetricSummary", "HostSummary"),
-    "core.steps": ("StepProgress",),
-    "errors.advice": ("Advice",),
-    "errors.answer": ("LogAnswer",),
-    "errors.entry": ("Fix", "KnownError"),
-    "errors.explanation": ("Explanation",),
-    "errors.match": ("Match",),
-    "insight.bottlenecks.cause": ("Bottleneck",),
-    "insight.bottlenecks.slowness_evidence": ("SlownessEvidence", "StepAccount", "StepShare"),
-    "insight.bottlenecks.slowness_verdict": ("SlownessVerdict",),
-    "operations.pick": ("PickedDevices",),
-    "operations.host_process": ("HostProcess",),
-    "operations.waterfall": ("GpuProcess", "MemoryPart", "PartKind"),
-    "operations.why.examination": ("WhyReport",),
-}
-"""The modules of the records, which are imported when a record is named."""
 MIN_INTERVAL_SECONDS: Final = 0.1
 MAX_INTERVAL_SECONDS: Final = 3600.0
 _TICK_SECONDS: Final = 0.25
@@ -143,8 +120,11 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         from importlib import import_module
 
-        for module, names in _RECORDS.items():
-            if name in names:
+        from gpumon.core.text_table import table
+
+        for row in table("gpumon", "records"):
+            module, _, names = row.partition(" | ")
+            if name in names.split():
                 return getattr(import_module(f"gpumon.{module}"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

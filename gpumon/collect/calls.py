@@ -13,6 +13,8 @@ from enum import Enum
 from threading import get_ident
 from typing import Final, NamedTuple
 
+from gpumon.core.text_table import table
+
 EVENT_WAIT: Final = "nvmlEventSetWait_v2"
 
 EVENT_CALLS: Final = (
@@ -24,81 +26,8 @@ EVENT_CALLS: Final = (
 )
 """The calls of the event thread (`gpumon.collect.xids`). They subscribe only this process to events."""
 
-TOPOLOGY_CALLS: Final = (
-    "nvmlDeviceGetNumaNodeId",
-    "nvmlDeviceGetNvLinkRemotePciInfo",
-    "nvmlDeviceGetTopologyCommonAncestor",
-    "nvmlDeviceGetP2PStatus",
-)
-"""The calls of `gpumon.collect.topology`, which are made once, by a separate process."""
-
-CALLS: Final = (
-    "nvmlInitWithFlags",
-    "nvmlInit",
-    "nvmlShutdown",
-    "nvmlSystemGetDriverVersion",
-    "nvmlSystemGetCudaDriverVersion_v2",
-    "nvmlDeviceGetCount",
-    "nvmlDeviceGetHandleByIndex",
-    "nvmlDeviceGetUUID",
-    "nvmlDeviceGetPciInfo",
-    "nvmlDeviceGetName",
-    "nvmlDeviceGetArchitecture",
-    "nvmlDeviceGetMemoryInfo",
-    "nvmlDeviceGetUtilizationRates",
-    "nvmlDeviceGetTemperatureV",
-    "nvmlDeviceGetTemperature",
-    "nvmlDeviceGetTemperatureThreshold",
-    "nvmlDeviceGetPowerUsage",
-    "nvmlDeviceGetEnforcedPowerLimit",
-    "nvmlDeviceGetClockInfo",
-    "nvmlDeviceGetMaxClockInfo",
-    "nvmlDeviceGetCurrentClocksEventReasons",
-    "nvmlDeviceGetCurrentClocksThrottleReasons",
-    "nvmlDeviceGetPerformanceState",
-    "nvmlDeviceGetCurrPcieLinkGeneration",
-    "nvmlDeviceGetMaxPcieLinkGeneration",
-    "nvmlDeviceGetCurrPcieLinkWidth",
-    "nvmlDeviceGetMaxPcieLinkWidth",
-    "nvmlDeviceGetComputeRunningProcesses",
-    "nvmlDeviceGetGraphicsRunningProcesses",
-    "nvmlDeviceGetMPSComputeRunningProcesses",
-    "nvmlDeviceGetComputeRunningProcesses_v2",
-    "nvmlDeviceGetGraphicsRunningProcesses_v2",
-    "nvmlDeviceGetMPSComputeRunningProcesses_v2",
-    "nvmlDeviceGetFieldValues",
-    "nvmlDeviceGetCudaComputeCapability",
-    "nvmlDeviceGetVbiosVersion",
-    "nvmlDeviceGetPersistenceMode",
-    "nvmlDeviceGetComputeMode",
-    "nvmlDeviceGetEccMode",
-    "nvmlDeviceGetMigMode",
-    "nvmlDeviceGetMaxMigDeviceCount",
-    "nvmlDeviceGetMigDeviceHandleByIndex",
-    "nvmlDeviceGetGpuInstanceId",
-    "nvmlDeviceGetComputeInstanceId",
-    "nvmlDeviceGetMemoryBusWidth",
-    "nvmlDeviceGetNumGpuCores",
-    "nvmlDeviceGetGridLicensableFeatures",
-    "nvmlDeviceGetRemappedRows",
-    "nvmlDeviceGetBAR1MemoryInfo",
-    "nvmlDeviceGetPcieReplayCounter",
-    "nvmlDeviceGetFanSpeed",
-    "nvmlDeviceGetEncoderUtilization",
-    "nvmlDeviceGetDecoderUtilization",
-    "nvmlDeviceGetTotalEnergyConsumption",
-    "nvmlDeviceGetProcessUtilization",
-    "nvmlDeviceGetPcieThroughput",
-    "nvmlGpmQueryDeviceSupport",
-    "nvmlGpmSampleAlloc",
-    "nvmlGpmSampleGet",
-    "nvmlGpmMigSampleGet",
-    "nvmlGpmSampleFree",
-    "nvmlGpmMetricsGet",
-    *EVENT_CALLS,
-    *TOPOLOGY_CALLS,
-)
-"""Every NVML function that gpumon calls. All of them read; those that allocate change memory of this process only."""
+CALLS: Final = (*table("gpumon.collect", "calls"), *EVENT_CALLS)
+"""Every NVML function that gpumon calls."""
 
 
 class CallTally:

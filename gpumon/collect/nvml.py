@@ -15,6 +15,7 @@ from gpumon.collect.calls import CALLS, EVENT_CALLS, EVENT_WAIT, CallsInFlight, 
 from gpumon.core.collector_contract import BREADCRUMB_BYTES, CRUMB_BYTES
 from gpumon.core.model import CallCost
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.text_table import table
 
 Handle = Any
 Answer = Any
@@ -82,38 +83,8 @@ P2P_READ: Final = 0
 """NVML_P2P_CAPS_INDEX_READ, which some releases of pynvml define as a tuple."""
 
 _PROBLEMS: Final = {
-    pynvml.NVML_ERROR_NOT_SUPPORTED: Problem(ProblemCode.NOT_SUPPORTED, "Not supported by this GPU or driver."),
-    pynvml.NVML_ERROR_NO_PERMISSION: Problem(ProblemCode.NO_PERMISSION, "Permission denied by the driver."),
-    pynvml.NVML_ERROR_NOT_FOUND: Problem(ProblemCode.NOT_FOUND, "The driver has no value to report."),
-    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: Problem(
-        ProblemCode.DRIVER_TOO_OLD, "This NVIDIA driver is too old for this query.", "Install a newer NVIDIA driver."
-    ),
-    pynvml.NVML_ERROR_GPU_IS_LOST: Problem(
-        ProblemCode.GPU_LOST,
-        "The GPU has fallen off the bus.",
-        "Check the kernel log for an Xid (dmesg | grep -i xid), then reset the GPU or reboot.",
-    ),
-    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: Problem(
-        ProblemCode.LIBRARY_NOT_FOUND,
-        "The NVIDIA driver library (libnvidia-ml.so.1) is not installed on this host.",
-        "Install the NVIDIA driver; start a container with the NVIDIA Container Toolkit (--gpus all).",
-    ),
-    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: Problem(
-        ProblemCode.DRIVER_NOT_LOADED,
-        "The NVIDIA kernel driver is not loaded.",
-        "Load the driver: sudo modprobe nvidia. If that fails, check dmesg for the cause.",
-    ),
-    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: Problem(
-        ProblemCode.LIBRARY_MISMATCH,
-        "The versions of the NVIDIA library and the loaded kernel driver differ.",
-        "Reboot, or reload the nvidia kernel modules, so that both versions match.",
-    ),
-    pynvml.NVML_ERROR_UNINITIALIZED: Problem(ProblemCode.DRIVER_RESTARTED, "The driver was restarted."),
-    pynvml.NVML_ERROR_INVALID_ARGUMENT: Problem(ProblemCode.UNKNOWN, "The driver no longer recognizes this device."),
-    pynvml.NVML_ERROR_RESET_REQUIRED: Problem(
-        ProblemCode.GPU_LOST, "The GPU must be reset before it can be used.", "Reset the GPU or reboot."
-    ),
-    pynvml.NVML_ERROR_TIMEOUT: Problem(ProblemCode.UNRESPONSIVE, "The driver timed out waiting for the GPU."),
+    getattr(pynvml, f"NVML_ERROR_{name}"): Problem(ProblemCode[code], *texts)
+    for name, code, *texts in (row.split(" | ", 3) for row in table("gpumon.collect", "problems"))
 }
 
 _ERROR_NAMES: Final[dict[int, str]] = {

@@ -8,7 +8,7 @@ from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import shared_fixes
 from gpumon.errors.match import Match
-from gpumon.errors.narrative import kind_of, next_steps
+from gpumon.errors.narrative import kind_of
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.rank import case_of, fixes_of
 from gpumon.errors.reading import LogFailure, NumberedLine
@@ -69,7 +69,7 @@ def _unknown_document(error: LogFailure, *, is_cause: bool) -> dict[str, Any]:
         "is_cause": is_cause,
         "frame": None if error.frame is None else error.frame._asdict(),
         "around": _lines(error.around),
-        "fixes": _fixes(next_steps(error)),
+        "fixes": _fixes(shared_fixes(f"unknown-{kind_of(error)}")),
         "attach": _fixes(shared_fixes("unknown-attachments")),
     }
 

@@ -16,7 +16,7 @@ from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.rank import case_of, fixes_of
 from gpumon.errors.reading import LogFailure, NumberedLine
 from gpumon.errors.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
-from gpumon.errors.tracebacks import MODEL_CODE, TracebackFrame
+from gpumon.errors.tracebacks import TracebackFrame
 
 _CONTEXTS: Final = {
     ContextState.ALIVE: "The process can continue if it catches the error: its CUDA context is intact.",
@@ -33,8 +33,6 @@ NEXT_STEPS: Final = "What to do next"
 _ROWS: Final = [row.split(" | ", 2) for row in table("gpumon.errors", "kinds")]
 KIND_SENTENCES: Final = {kind: sentence for kind, sentence, *_ in _ROWS}
 _KINDS: Final = [(kind, lazy_pattern(pattern, re.IGNORECASE)) for kind, _, *patterns in _ROWS for pattern in patterns]
-_FAULTS: Final = frozenset({"UnboundLocalError", "NameError"})
-"""Exceptions whose cause is the code that raised them, rather than a value that it was given."""
 
 
 def sections(explanation: Explanation) -> list[Section]:
@@ -156,7 +154,7 @@ def _unknown_sections(explanation: Explanation) -> Iterator[Section]:
         kind, quote = paragraph(KIND_SENTENCES[kind_of(error)]), TextBlock(BlockKind.QUOTE, error.first_text)
         yield Section(f"{error.name}: not a known error", (quote, *place, kind))
         yield Section("Lines around it", tuple(_quotes(error.around)))
-        steps = next_steps(error)
+        steps = shared_fixes(f"unknown-{kind_of(error)}")
         request = "To have this error added to gpumon, open an issue. A report to any project needs:"
     yield Section(NEXT_STEPS, tuple(fix_blocks(steps)))
     yield Section("What to attach to a report", (paragraph(request), *fix_blocks(shared_fixes("unknown-attachments"))))
@@ -191,12 +189,3 @@ def kind_of(failure: LogFailure) -> str:
     """What failed, as a public name: what the text of an error names, or else how it reads."""
     other = "program" if " " in failure.name else "python"  # the name of an exception has no spaces
     return next((kind for kind, pattern in _KINDS if pattern.search(failure.first_text) is not None), other)
-
-
-def next_steps(failure: LogFailure) -> tuple[Fix, ...]:
-    """What to do first about an unknown error."""
-    steps = shared_fixes(f"unknown-{kind_of(failure)}")
-    if failure.name not in _FAULTS or failure.package in {"", MODEL_CODE}:
-        return steps
-    text = f"The code of {failure.package} has a fault, or does not fit other packages: use its newest version."
-    return Fix(text, f"python -m pip install --upgrade {failure.package}"), *steps

@@ -1,6 +1,5 @@
 """Palettes as themes of Textual: variables for the stylesheet, and no color at all in the theme without colors."""
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -10,6 +9,7 @@ from textual.color import Color
 from textual.filter import LineFilter
 from textual.theme import Theme
 
+from gpumon.core.text_table import table
 from gpumon.present.paint.line import Role
 from gpumon.present.palette import BACKGROUND, CURSOR_ROW, PANEL, PRIMARY, SUCCESS, SURFACE, Palette
 
@@ -20,60 +20,13 @@ _WARNING: Final = Role.WARNING.value
 _GRID: Final = Role.GRID.value
 _SERIES_5: Final = Role.SERIES_5.value
 
-_TEXTUAL_VARIABLES: Final[Mapping[str, str]] = {
-    "text": _PLAIN,
-    "text-muted": _DIM,
-    "text-disabled": _DIM,
-    "text-primary": PRIMARY,
-    "text-accent": PRIMARY,
-    "text-success": SUCCESS,
-    "text-warning": _WARNING,
-    "text-error": _ERROR,
-    "border": PRIMARY,
-    "border-blurred": _GRID,
-    "block-cursor-background": CURSOR_ROW,
-    "block-cursor-foreground": _PLAIN,
-    "block-cursor-blurred-background": CURSOR_ROW,
-    "block-cursor-blurred-foreground": _PLAIN,
-    "block-hover-background": CURSOR_ROW,
-    "footer-background": PANEL,
-    "footer-foreground": _PLAIN,
-    "footer-key-foreground": PRIMARY,
-    "footer-description-foreground": _DIM,
-    "input-cursor-background": _PLAIN,
-    "input-cursor-foreground": BACKGROUND,
-    "input-selection-background": CURSOR_ROW,
-    "input-selection-foreground": _PLAIN,
-    "screen-selection-background": CURSOR_ROW,
-    "screen-selection-foreground": _PLAIN,
-    "scrollbar": _GRID,
-    "scrollbar-hover": _DIM,
-    "scrollbar-active": PRIMARY,
-    "scrollbar-background": BACKGROUND,
-    "scrollbar-background-hover": BACKGROUND,
-    "scrollbar-background-active": BACKGROUND,
-    "scrollbar-corner-color": BACKGROUND,
-    "button-foreground": _PLAIN,
-    "button-color-foreground": BACKGROUND,
-}
+_TEXTUAL_VARIABLES: Final = dict(row.split() for row in table("gpumon.ui", "textual_variables"))
 """Variables of Textual's own widgets, and the color that each of them takes."""
 _WITHOUT_VARIABLES_OF_THE_TERMINAL: Final = frozenset(
     name for name in _TEXTUAL_VARIABLES if name.startswith(("block", "input", "screen", "scrollbar"))
 )
 """With the terminal's colors, these states are shown by reversed text or by Textual's own choice of colors."""
-_TERMINAL_VARIABLES: Final[Mapping[str, str]] = {
-    "block-cursor-foreground": "ansi_black",
-    "block-cursor-background": "ansi_cyan",
-    "block-cursor-blurred-foreground": "ansi_black",
-    "block-cursor-blurred-background": "ansi_cyan",
-    "input-cursor-text-style": "reverse",
-    "input-cursor-background": "ansi_default",
-    "input-cursor-foreground": "ansi_default",
-    "scrollbar": "ansi_bright_black",
-    "scrollbar-background": "ansi_default",
-    "ansi-background": "ansi_black",
-    "ansi-foreground": "ansi_white",
-}
+_TERMINAL_VARIABLES: Final = dict(row.split() for row in table("gpumon.ui", "terminal_variables"))
 
 
 def textual_theme(palette: Palette) -> Theme:

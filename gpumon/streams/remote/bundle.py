@@ -13,7 +13,7 @@ from gpumon.streams.remote import old_python
 _PACKAGE: Final = Path(__file__).resolve().parents[2]
 _ZIP_PYTHON: Final = (3, 10)
 _REDUCED_PYTHON: Final = (3, 6)
-_PARTS: Final = ("__init__.py", "core/*.py", "core/*.txt", "collect/*.py")
+_PARTS: Final = ("__init__.py", "core/*.py", "core/*.txt", "collect/*.py", "collect/*.txt")
 
 
 def collector_for(version: str) -> bytes | None:
