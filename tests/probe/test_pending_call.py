@@ -134,7 +134,8 @@ while not select.select([sys.stdin], [], [], 0.05)[0]: pass
 print(os.listdir('/tmp'))
 """
     inside = 'mount -t tmpfs none /tmp && exec "$0" -c "$1"'
-    command = ["unshare", "-Urmpf", "--mount-proc", "--kill-child", "sh", "-c", inside, PYTHONS[0], code]
+    python = str(Path(PYTHONS[0]).resolve())  # a virtual environment may be in /tmp
+    command = ["unshare", "-Urmpf", "--mount-proc", "--kill-child", "sh", "-c", inside, python, code]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
