@@ -183,11 +183,15 @@ class GpumonApp(BaseApp):
 
     def post_message(self, message: Message) -> bool:
         """Post a message, but no bell while one of its kind waits: on a busy host, keys would wait for a draw each."""
-        if isinstance(message, messages.BellMessage):
-            if type(message) in self._waiting_bells:
-                return True
-            self._waiting_bells.add(type(message))
-        return super().post_message(message)
+        is_bell, kind = isinstance(message, messages.BellMessage), type(message)
+        if is_bell and kind in self._waiting_bells:
+            return True
+        if is_bell:
+            self._waiting_bells.add(kind)  # before it is posted: it may be handled at once by another thread
+        is_posted = super().post_message(message)
+        if not is_posted:
+            self._waiting_bells.discard(kind)
+        return is_posted
 
     @on(messages.AppMessage)
     def handle(self, message: messages.AppMessage) -> None:

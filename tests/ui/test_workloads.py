@@ -106,6 +106,7 @@ def shelf(monkeypatch: pytest.MonkeyPatch) -> None:
             },
             {"schema": 1, "figures": []},
         )
+        controller._ring()
 
     monkeypatch.setattr(WorkloadController, "refresh", refresh)
 
