@@ -29,7 +29,7 @@ def test_the_same_memory_is_shared(run_workload: RunWorkload, tmp_path: Path) ->
     ran = run_workload(probe, size_mebibytes=1)
     assert ran.result["verdict"] == "ok", ran.result
     assert {value["case"] for value in ran.result["figures"]} == {"numpy, DLPack", "torch, DLPack", "copy"}
-    probe.write_text(probe_of("interop") + _LIBRARY.replace("OFFSET", "4 "))  # the size differs, so no old cache is used
+    probe.write_text(probe_of("interop") + _LIBRARY.replace("OFFSET", "4 "))  # by size, no old cache fits
     assert run_workload(probe, size_mebibytes=1).result["why"] == "Not the same memory: numpy, DLPack."
 
 
