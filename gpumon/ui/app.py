@@ -117,8 +117,11 @@ class GpumonApp(BaseApp):
         self._waiting_bells: set[type[Message]] = set()
 
         def bell(kind: type[messages.BellMessage]) -> Bell:
-            def ring() -> None:
-                self.post_message(kind())
+            def ring() -> None:  # one of each kind waits: on a busy host, every key would wait for a draw
+                if kind not in self._waiting_bells:
+                    self._waiting_bells.add(kind)
+                    if not self.post_message(kind()):
+                        self._waiting_bells.discard(kind)
 
             return ring
 
@@ -180,18 +183,6 @@ class GpumonApp(BaseApp):
         sys.setswitchinterval(_SWITCH_SECONDS)
         self.set_timer(_FREEZE_SECONDS, exclude_modules_from_collection)
         self.session.start()
-
-    def post_message(self, message: Message) -> bool:
-        """Post a message, but no bell while one of its kind waits: on a busy host, keys would wait for a draw each."""
-        is_bell, kind = isinstance(message, messages.BellMessage), type(message)
-        if is_bell and kind in self._waiting_bells:
-            return True
-        if is_bell:
-            self._waiting_bells.add(kind)  # before it is posted: it may be handled at once by another thread
-        is_posted = super().post_message(message)
-        if not is_posted:
-            self._waiting_bells.discard(kind)
-        return is_posted
 
     @on(messages.AppMessage)
     def handle(self, message: messages.AppMessage) -> None:
