@@ -201,7 +201,7 @@ def test_the_recipes_of_the_page_run(
     real_sleep = time.sleep
     monkeypatch.setattr(time, "sleep", sleep)
     (tmp_path / "train.log").write_text(LOG)
-    (tmp_path / "train.py").write_text("import os\nprint(os.environ['CUDA_VISIBLE_DEVICES'])")
+    (tmp_path / "train.py").write_text("import os\nos.write(1, f'{os.environ[\"CUDA_VISIBLE_DEVICES\"]}\\n'.encode())")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["recipe.py", str(training.process.pid)])
     if "pick(" in code:
