@@ -118,13 +118,14 @@ def _with_pending_call(target: Target, timeout_seconds: float, on_wait: Callable
                 attached = _wait_for_probe(target, call.is_waiting, find_outcome, timeout_seconds, on_wait)
                 return replace(attached, stopped_seconds=call.stopped_seconds)
             except _ImportingError:
-                if time.monotonic() > end:
-                    raise RefusalError("importing", target=target) from None
+                pass
             except KeyboardInterrupt:
                 call.expire_at(0)
                 raise
-        while find_outcome() is not None:  # it is not that of the next request
+        while find_outcome() is not None and time.monotonic() < end:  # it is not that of the next request
             time.sleep(_POLL_SECONDS)
+        if time.monotonic() >= end:
+            raise RefusalError("importing", target=target)
 
 
 def _read_with_timeout(pid: int) -> Target:
