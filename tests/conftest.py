@@ -190,6 +190,18 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return f"{val[:_MAX_ID_LENGTH]!r}" if isinstance(val, str | bytes) and len(val) > _MAX_ID_LENGTH else None
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forked_collectors(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Starts collectors as forks, except in the rooms that test how one starts and ends."""
+    from gpumon.streams import child
+    from tests import forked_collector  # late: the process that distributes the tests needs none
+
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.parent.name not in {"collect", "streams"}:
+            patch.setattr(child, "subprocess", forked_collector.replaced())
+        yield
+
+
 @pytest.fixture(scope="session")
 def nvml_mock(tmp_path_factory: pytest.TempPathFactory) -> NvmlMock:
     """A stand-in for the NVIDIA driver's library."""
