@@ -87,7 +87,7 @@ def serve(requests: socket.socket) -> None:
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             requests.close()
-            child.subprocess = forked_collector.replaced()  # type: ignore[assignment]
+            vars(child)["subprocess"] = forked_collector.replaced()
             _watch(request, files)
         for file in files:
             os.close(file)
