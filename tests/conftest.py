@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
+from hypothesis.internal import charmap
 from hypothesis.internal.conjecture import providers
 
 from tests.nvml_mock import NvmlMock, build, compiler
@@ -67,6 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
             paths = [path for path in paths if path.parent != _GPU_TESTS]
         count, fork = os.cpu_count() or 1, multiprocessing.get_context("fork")
         children = [fork.Process(target=_compile, args=(config, paths[part::count])) for part in range(count)]
+        children.append(fork.Process(target=charmap.intervals_from_codec, args=("utf-8",)))  # kept in a file, for texts
         for child in children:
             child.start()
         for child in children:
