@@ -17,18 +17,22 @@ _OUTCOME_SECONDS = 2.0
 """How long that file exists."""
 
 
-def run(folder: str, agent_folder: str, sources: "dict[str, str]", deadline: float) -> None:
+def run(pid: int, folder: str, agent_folder: str, sources: "dict[str, str]", deadline: float) -> None:
     """Start the probe, write the outcome into a folder, and remove the folder if gpumon does not wait any longer.
 
     Args:
+        pid: The process that was asked, in its own PID namespace; a child that it has forked since does nothing.
         folder: A private folder; gpumon holds a lock on it while it waits for the outcome.
         agent_folder: Where the probe's package is installed; this process may have no access to it.
         sources: The source of every module of that package by file name, in an order in which they can be imported.
         deadline: Until when the probe is started, in seconds since the epoch.
     """
+    import os
     import time
     from contextlib import suppress
 
+    if os.getpid() != pid:
+        return
     with suppress(Exception):  # the program goes on; gpumon reports that there is no outcome
         is_late = time.time() > deadline
         late = {"was_there": _has_probe(), "runs": False, "reason": "the process ran no Python code in time"}

@@ -17,14 +17,15 @@ _OWN_IMPORT: Final = re.compile(r"^from \.(\w*) import (.+)$", re.MULTILINE)
 _IMPORT: Final = re.compile(r"^(?:import|from) (?!__future__)(\w[\w.]*)", re.MULTILINE)
 
 
-def script_file(folder: Path, deadline: float) -> str:
+def script_file(target: Target, folder: Path, deadline: float) -> str:
     """The content of a file that `sys.remote_exec` runs.
 
     Args:
+        target: The process.
         folder: The private folder for the outcome.
         deadline: Until when it starts the probe, in seconds since the epoch.
     """
-    call = f"run({str(folder)!r}, {str(_AGENT)!r}, {_sources()!r}, {deadline!r})"
+    call = f"run({target.own_pid}, {str(folder)!r}, {str(_AGENT)!r}, {_sources()!r}, {deadline!r})"
     return f"{_SCRIPT.read_text('utf-8')}\n\n{call}\n"
 
 
