@@ -431,7 +431,8 @@ def script_dir(proc: FakeProc) -> Iterator[ScriptDir]:
 
 def run_script(script_dir: ScriptDir, sources: dict[str, str] = SOURCES, seconds_left: float = 60.0) -> None:
     """What the process does that runs the script."""
-    remote_script.run(os.getpid(), str(script_dir.folder), "/none/agent", sources, ["json"], time.time() + seconds_left)
+    deadline = time.time() + seconds_left
+    remote_script.run(os.getpid(), str(script_dir.folder), "/none/agent", sources, ["json"], deadline=deadline)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ _OUTCOME_SECONDS = 2.0
 
 
 def run(
-    pid: int, folder: str, agent_folder: str, sources: "dict[str, str]", imports: "list[str]", deadline: float
+    pid: int, folder: str, agent_folder: str, sources: "dict[str, str]", imports: "list[str]", *, deadline: float
 ) -> None:
     """Start the probe, write the outcome into a folder, and remove the folder if gpumon does not wait any longer.
 
