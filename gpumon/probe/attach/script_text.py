@@ -26,7 +26,8 @@ def script_file(target: Target, folder: Path, deadline: float) -> str:
         deadline: Until when it starts the probe, in seconds since the epoch.
     """
     sources = _sources()
-    call = f"run({target.own_pid}, {str(folder)!r}, {str(_AGENT)!r}, {sources!r}, {_imports(sources)!r}, deadline={deadline})"
+    arguments = f"{target.own_pid}, {str(folder)!r}, {str(_AGENT)!r}, {sources!r}, {_imports(sources)!r}"
+    call = f"run({arguments}, deadline={deadline})"
     return f"{_SCRIPT.read_text('utf-8')}\n\n{call}\n"
 
 
