@@ -18,6 +18,8 @@ _SCATTERED_SHARE: Final = 0.05
 _HUGE_SHARE: Final = 0.25
 """A single request for more than this share of the GPU is one tensor that may be avoided."""
 _UNKNOWN_TOTAL: Final = 1 << 60
+_LIMITED_SHARE: Final = 0.9
+"""A process that may use more than this share of the GPU fills it: raising its limit gains nothing."""
 _SIZES: Final = ("asked", "total", "free", "allowed", "held", "allocated", "unallocated", "foreign", "unexplained")
 _OTHERS_SHARE: Final = 0.05
 _OTHERS_BYTES: Final = 1 << 30
@@ -62,7 +64,8 @@ def is_first_step(lines: Iterable[str]) -> bool:
 
 def _cause_of(message: MemoryMessage) -> MemoryCause:
     total, free = message.total, message.free
-    if message.allowed is not None and message.allowed < min(total or _UNKNOWN_TOTAL, message.held + message.asked):
+    limit = min(_LIMITED_SHARE * (total or _UNKNOWN_TOTAL), message.held + message.asked)
+    if message.allowed is not None and message.allowed < limit:
         return MemoryCause.CAP
     if total is None or free is None or message.held > total:
         return MemoryCause.UNKNOWN if total is None or free is None else MemoryCause.TOO_BIG
