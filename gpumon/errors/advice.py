@@ -139,9 +139,12 @@ def _row(root: LogFailure, raised: Raised) -> tuple[str, Mapping[str, str], bool
     values = _values(root, raised)
     message = raised.message if values["message"] in raised.message.replace("\n", " ") else values["message"]
     name, file = raised.name.rpartition(".")[2], "" if raised.raising is None else raised.raising.file
+    words, is_open = f"{message}\n{values['code']}".lower(), True
     for line in table("gpumon.errors", "exceptions"):
-        head = line.partition(" ")[0]
-        if head != "*" and not name.endswith(tuple(head.split("|"))):
+        head, _, rest = line.partition(" ")
+        if head == "?":
+            is_open = not rest or any(word.replace("_", " ") in words for word in rest.split())
+        if not is_open or (head != "*" and not name.endswith(tuple(head.split("|")))):
             continue
         row = _ROW.fullmatch(line)
         assert row is not None, line
