@@ -12,7 +12,7 @@ _VOLTA_INDEX: Final = "cu126"
 """The wheels for CUDA 12.6 are the last ones with kernels for Maxwell, Pascal and Volta."""
 _LEADING_NUMBERS: Final = lazy_pattern(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?")
 _BUILD: Final = lazy_pattern(r"\+(cu\d{2,3}|rocm[\d.]{1,6}|cpu)\b")
-_PYTHONS: Final = (((1, 8, 0), "3.8"), ((1, 13, 0), "3.9"))
+_PYTHONS: Final = (((1, 8, 0), "3.8"), ((1, 13, 0), "3.9"), ((2, 0, 0), "3.10"))
 """Versions of PyTorch, and the Python for those before them; later ones run with the one below."""
 _PYTHON: Final = "3.11"
 _NO_VERSION: Final = "none"
