@@ -431,7 +431,8 @@ def script_dir(proc: FakeProc) -> Iterator[ScriptDir]:
 
 def run_script(script_dir: ScriptDir, sources: dict[str, str] = SOURCES, seconds_left: float = 60.0) -> None:
     """What the process does that runs the script."""
-    remote_script.run(os.getpid(), str(script_dir.folder), "/none/agent", sources, time.time() + seconds_left)
+    deadline = time.time() + seconds_left
+    remote_script.run(os.getpid(), str(script_dir.folder), "/none/agent", sources, ["json"], deadline=deadline)
 
 
 @pytest.fixture
@@ -470,6 +471,14 @@ def test_a_probe_that_cannot_start(
 ) -> None:
     run_script(script_dir, {"__init__.py": source}, seconds_left)
     assert script_dir.outcome() == AttachOutcome(reason=reason, runs=False, was_there=False)
+
+
+def test_a_module_that_is_only_there_in_part(
+    script_dir: ScriptDir, unprobed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["json"].__spec__, "_initializing", True)
+    run_script(script_dir)
+    assert script_dir.outcome() == AttachOutcome(reason=remote_script.IMPORTING, runs=False, was_there=False)
 
 
 def test_a_script_without_a_waiting_gpumon_removes_itself(script_dir: ScriptDir, unprobed: None) -> None:
