@@ -18,13 +18,13 @@ from gpumon.ui.widgets.footer import Footer
 
 class _Block(MarkdownFence):
     @classmethod
-    def highlight(cls, code: str, language: str, *args: Any, **options: Any) -> Content:
+    def highlight(cls, code: str, language: str, *args: Any, **options: Any) -> Content:  # noqa: ANN401
         """Text where a block names no language: to guess one loads all 250 languages, which take 18 MiB."""
         return super().highlight(code, language or "text", *args, **options)
 
 
 class _Page(Markdown):
-    BLOCKS: ClassVar = {**Markdown.BLOCKS, "fence": _Block, "code_block": _Block}
+    BLOCKS = {**Markdown.BLOCKS, "fence": _Block, "code_block": _Block}  # noqa: RUF012 - as in Textual
 
 
 class PageScreen(BaseScreen[None]):
