@@ -22,6 +22,9 @@ _MIN_UNBUFFERED: Final = 10
 _OF_WARNING: Final = 5
 """How many lines of a logger a warning of Python counts."""
 _PYTHON_WARNING, _AFTER_CRASH = signs.sign("python warning"), signs.sign("after crash")
+_COMMAND_LINE, _TOOL = signs.sign("command line"), signs.sign("tool")
+_MAX_BEHIND_TOOL: Final = 3
+"""Ordinary lines behind what a tool of a shell says; the script goes on with its next line."""
 
 
 @dataclass(slots=True)
@@ -63,7 +66,7 @@ class OpenFailure:
     @property
     def ends(self) -> bool:
         """Whether it ended the program, so that what is started now is another run."""
-        return self.failure.kind is FailureKind.ENDED or self.is_uncaught
+        return self.failure.kind is FailureKind.ENDED or self.is_uncaught or _COMMAND_LINE.is_in(self.failure.text)
 
 
 @dataclass(slots=True)
@@ -101,6 +104,8 @@ def is_going_on(some: Sequence[OpenFailure], output: OutputBehind, *, is_buffere
 def max_ordinary(failure: LogFailure) -> float:
     """The ordinary lines that may follow behind an end; if it is certain, they prove nothing."""
     raised = failure.raised
+    if failure.kind is FailureKind.REPORTED and _TOOL.is_in(failure.text):
+        return _MAX_BEHIND_TOOL
     is_executed = raised is not None and raised.frame is not None and raised.frame.file == _EXECUTED
     return 1 if raised is not None and is_executed and not raised.is_uncaught else _MAX_ORDINARY.get(failure.kind, inf)
 

@@ -51,6 +51,8 @@ _MAX_ECHOED: Final = 64
 """Times that the same error of the same rank is read while it is open; after that, it is only counted."""
 _LAST_LINES: Final = 5
 _END_LINES: Final = 3
+_LAST_WORDS: Final = 2
+"""Lines at the end of a log that may say why the program gave up."""
 _BUFFERED_CHARACTERS: Final = 10_000
 """What a program has printed may reach a log behind its traceback: its buffer of 8 KiB is written when it ends."""
 _BUFFERED_BY_RANKS: Final = 80_000
@@ -65,7 +67,7 @@ _MIN_LETTERS: Final = 8
 """Letters of a first line that differs from those of other programs."""
 _MIN_AGAIN: Final = 2
 _MAX_PASTED_LINES: Final = 12
-_IGNORED: Final = signs.sign("ignored")
+_IGNORED, _LAST_SAID = signs.sign("ignored"), signs.sign("last words")
 _MAX_LINES_BEFORE: Final = 512
 _OF_PROCESS: Final = frozenset({FailureKind.RAISED, FailureKind.ENDED})
 _RANK_SIGNS: Final = with_letters(SIGNS)
@@ -102,6 +104,7 @@ class LogReader:
         if self._is_going_on():
             self._survive(bool)
         self._split()
+        self._open += self._last_words()
         reading.open = [item.failure for item in self._open]
         reading.runs.append(Run(self._run_start, reading.lines, reading.open[-1] if reading.open else None))
         reading.lasting = list(self._lasting.values())
@@ -121,6 +124,14 @@ class LogReader:
             del self._open[start - len(failures) :]
             self._restart(later[0].failure.first_line)
             self._open = later
+
+    def _last_words(self) -> Iterable[OpenFailure]:
+        """A line at the end that reads like what a program says when it gives up, if nothing else ended the log."""
+        for line in () if self._open else self._reading.last_lines[-_LAST_WORDS:]:
+            if _LAST_SAID.is_in(line.text) and not signs.is_information(line.text):
+                failure = LogFailure(FailureKind.REPORTED, line.number, line.text, around=tuple(self._reading.last_lines))
+                yield OpenFailure(failure, 0, (), LinesBehind(), inf, 0)
+                return
 
     def _hang(self) -> Match | None:
         """The error at whose message the log stops, if it does."""
@@ -322,7 +333,8 @@ class LogReader:
     def _goes_on(self, item: OpenFailure, step: signs.WorkLine, block: LogBlock, position: int, offset: int) -> bool:
         """Whether progress shows that a failure did not end its process."""
         failure = item.failure
-        if step.key == signs.DONE and ends_process(failure):
+        is_next = failure.raised is not None and item.lines.written - item.written_before <= len(block.lines[position])
+        if step.key == signs.DONE and (is_next or ends_process(failure)):  # what only says that the program is done
             return False
         if failure.rank is not None and block.ranks[position] is None and item.progress < _MIN_PROGRESS_OF_OTHERS:
             return False

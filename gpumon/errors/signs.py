@@ -77,6 +77,7 @@ _CRASH, _EXIT, _PID, _FAILED_RANK = sign("crash"), sign("exit"), sign("pid"), si
 _ERROR_LEVEL, _REPORTED, _SHELL, _GOES_ON = sign("error level"), sign("reported"), sign("shell"), sign("goes on")
 _PASSED, _SUCCESS, _ENDING, _INFORMATION = sign("passed tests"), sign("success"), sign("ending"), sign("information")
 _RESTART, _START, _NEGATION, _DONE = sign("restart"), sign("start"), sign("negation"), sign("done")
+_TOOL = sign("tool")
 _REQUEST, _BAR, _UNIT, _RATE, _LOSS = sign("request"), sign("bar"), sign("unit"), sign("rate"), sign("loss")
 
 
@@ -139,7 +140,9 @@ def first_failed_rank(text: str) -> int | None:
 def is_reported_error(text: str) -> bool:
     """Whether a line is the error of a compiler, a build, an installer, a scheduler or a command line."""
     match = _REPORTED.pattern.match(text)
-    return match is not None and (("sh: " not in match[0] and ": line " not in match[0]) or _SHELL.is_in(text))
+    if match is None:
+        return _TOOL.pattern.match(text) is not None
+    return ("sh: " not in match[0] and ": line " not in match[0]) or _SHELL.is_in(text)
 
 
 def has_error_level(line: str) -> bool:
