@@ -132,8 +132,19 @@ _IN_FRAME: Final = ('File "', "│", "|", "^", "~", "[Previous line repeated", "
 _FRAME: Final = lazy_pattern(
     r'File "([^"]{1,300})", line (\d{1,7})(?:,? in (\S{1,100}))?'
     r"|^(?:File (\S{1,300}?):(\d{1,7})(?:, in ([\w.]{1,100}))?|(Cell In ?\[\d+\]), line (\d+)"
-    r"|[│|] (\S{1,200}\.py):(\d{1,7}) in (\S{1,100})|(\S{1,200}\.py):(\d{1,7}):(?: in (\S{1,100})|$))"
+    r"|[│|] (\S{1,200}\.py):(\d{1,7}) in (\S{1,100})|(\S{1,200}\.py):(\d{1,7}):(?: in (\S{1,100})|$)"
+    r"|(<ipython-input\S{1,100}>|[~/\\]\S{1,200}\.py) in ([\w<>.]{1,100})(?:\(.*)?$)"
 )
+_CELL: Final = lazy_pattern(r"File \S{1,300}:\d|Cell In|-{2,}> \d|\S{1,200}(?:\.py|>) in [\w<>.]{1,100}(?:\(.*)?$")
+"""A line that IPython writes at the left margin of a traceback."""
+_ARROW: Final = lazy_pattern(r"-{2,}> (\d{1,7}) (.*)")
+_LINES_TO_ARROW: Final = 12
+_GLUED: Final = lazy_pattern(r"^(\s*)([\w.]{1,100}Error)(?:: )?\2(?:: ){0,2}(.*?)(?:: )?$")
+"""The last line of the tracebacks of two processes that wrote it at once, piece by piece."""
+_MAY_BE_GLUED: Final = lazy_pattern(r"Error(?:: )?[A-Z]\w{0,60}Error")
+_OF_SYNTAX: Final = frozenset({"SyntaxError", "IndentationError", "TabError"})
+_LINES_OF_SYNTAX: Final = 7
+"""Lines from the place of such an error to its message, as two processes may write each of them."""
 _PACKAGE: Final = lazy_pattern(r"(?:(?:site|dist)-packages|modules(?=[\\/]transformers_modules))[\\/](\w{1,80})[\\/.]")
 _PASSES_ON: Final = frozenset({"", "torch"})
 """Packages that pass on what they are called with; the empty name is Python's own library."""
@@ -150,6 +161,8 @@ def exceptions(block: LogBlock, notices: Iterable[int] = ()) -> list[Raised]:
     if not any(sign in block.words.vocabulary for sign in _WORDS):
         return []
     rows = _without(block.by_rank, notices)
+    if _MAY_BE_GLUED.search(block.text) is not None:
+        rows = replace(rows, lines=list(map(_parted, rows.lines)), texts=list(map(_parted, rows.texts)))
     text = "\n" + "\n".join(rows.texts)
     starts = list(accumulate((len(line) + 1 for line in rows.texts), initial=0))
     below: list[Raised] = []
@@ -177,6 +190,15 @@ def _without(rows: RankLines, notices: Iterable[int]) -> RankLines:
         if not lines[row][:1].isspace() and not is_raised:
             lines[row] = texts[row] = ""
     return replace(rows, lines=lines, texts=texts)
+
+
+def _parted(line: str) -> str:
+    """A line without what a second process wrote into it."""
+    match = _GLUED.match(line)
+    if match is None:
+        return line
+    half = match[3][: len(match[3]) // 2]
+    return f"{match[1]}{match[2]}: {half if half * 2 == match[3] else match[3]}"
 
 
 def _is_within(rows: RankLines, outer: int, header: int) -> bool:
@@ -210,7 +232,7 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
         stripped = rest.strip()
         if not stripped:
             continue
-        is_in_frame = stripped.startswith(_IN_FRAME)
+        is_in_frame = stripped.startswith(_IN_FRAME) or _CELL.match(stripped) is not None
         if TRACEBACK in stripped and not is_in_frame:
             return None
         if rest[0].isspace() or is_in_frame:
@@ -345,7 +367,8 @@ def _frame(stripped: str, rows: RankLines, row: int, base: int) -> TracebackFram
     match = _FRAME.search(stripped)
     if match is None:
         return None
-    file, line, *functions = filter(None, match.groups())
+    file, *rest = filter(None, match.groups())
+    line, functions = (int(rest[0]), rest[1:]) if rest and rest[0].isdigit() else (0, rest)
     for other in range(row - 1, row - _LINES_OF_PLACE, -1) if stripped[0] in "│|" else ():  # a path broken in a box
         piece = rows.texts[other].strip()[2:-2]
         if not piece.strip() or piece.endswith(" "):
@@ -354,6 +377,11 @@ def _frame(stripped: str, rows: RankLines, row: int, base: int) -> TracebackFram
     code = ""
     if row + 1 < rows.of_rank(row).stop:
         code = (rows.lines[row + 1][base:] if base else rows.texts[row + 1]).strip()
+    below = rows.texts[row + 1 : min(row + _LINES_TO_ARROW, rows.of_rank(row).stop)]
+    arrows = map(_ARROW.match, takewhile(str.strip, below)) if _CELL.match(stripped) is not None else ()
+    arrow = next(filter(None, arrows), None)
+    if arrow is not None:
+        line, code = int(arrow[1]), arrow[2].strip()
     is_code = (
         code
         and _FRAME.search(code) is None
@@ -363,7 +391,7 @@ def _frame(stripped: str, rows: RankLines, row: int, base: int) -> TracebackFram
     )
     return TracebackFrame(
         safe_text(file, _MAX_TEXT),
-        int(line),
+        line,
         safe_text("".join(functions).rstrip(","), _MAX_TEXT),
         safe_text(code, _MAX_TEXT) if is_code else "",
         not LIBRARY.is_in(file),
@@ -400,11 +428,19 @@ def _bare_exceptions(
         near = range(last_end, min(rows.of_rank(row).stop, last_end + _MAX_STACK_LINES))  # innermost frame first
         if not match["fatal"]:  # an error of syntax has its place above it
             near = range(row - 1, max(rows.of_rank(row).start, row - _LINES_OF_PLACE) - 1, -1)
+        is_syntax = match["name"] in _OF_SYNTAX
+        if is_syntax:
+            near = range(row - 1, max(rows.of_rank(row).start, row - _LINES_OF_SYNTAX) - 1, -1)
         near = range(0) if row in mixed else near
         frames = [frame for other in near if (frame := _frame(rows.texts[other], rows, other, 0)) is not None]
         frame = next((frame for frame in frames if frame.is_own or not match["fatal"]), frames[0] if frames else None)
-        is_end = bool(match["thrown"] or match["fatal"])
-        yield Raised(safe_text(name, _MAX_TEXT), message, row, row, last_end, frame, frame, is_uncaught=is_end)
+        is_script = is_syntax and frame is not None and frame.is_own
+        is_end = is_script or bool(match["thrown"] or match["fatal"])
+        yield Raised(
+            *(safe_text(name, _MAX_TEXT), message, row, row, last_end, frame, frame),
+            is_uncaught=is_end,
+            is_of_script=is_script,
+        )
 
 
 def _of_test(rows: RankLines, row: int) -> Raised | None:
@@ -429,7 +465,7 @@ def _of_test(rows: RankLines, row: int) -> Raised | None:
     shown = (line.partition("E ")[2].strip() for line in rows.lines[row : min(end, row + _MAX_MESSAGE_LINES)])
     first, *more = (safe_text(line, _MAX_TEXT) for line in shown)
     named = _EXCEPTION.match(first)
-    if named is None and place is None:  # such as a row of a table
+    if named is None and not files:  # such as a row of a table
         return None
     name = named[1] if named is not None else place[3] if place is not None else "AssertionError"
     lines = (first.removeprefix(name).removeprefix(":").strip(), *(more if first.endswith(":") else ()))
