@@ -67,7 +67,7 @@ _MIN_LETTERS: Final = 8
 """Letters of a first line that differs from those of other programs."""
 _MIN_AGAIN: Final = 2
 _MAX_PASTED_LINES: Final = 12
-_IGNORED, _LAST_SAID = signs.sign("ignored"), signs.sign("last words")
+_IGNORED: Final = signs.sign("ignored")
 _MAX_LINES_BEFORE: Final = 512
 _OF_PROCESS: Final = frozenset({FailureKind.RAISED, FailureKind.ENDED})
 _RANK_SIGNS: Final = with_letters(SIGNS)
@@ -127,8 +127,9 @@ class LogReader:
 
     def _last_words(self) -> Iterable[OpenFailure]:
         """A line at the end that reads like what a program says when it gives up, if nothing else ended the log."""
+        known = {notice.line for notice in self._notices.values()}
         for line in () if self._open else self._reading.last_lines[-_LAST_WORDS:]:
-            if _LAST_SAID.is_in(line.text) and not signs.is_information(line.text):
+            if line.number not in known and signs.is_last_word(line.text):
                 failure = LogFailure(FailureKind.REPORTED, line.number, line.text, around=tuple(self._reading.last_lines))
                 yield OpenFailure(failure, 0, (), LinesBehind(), inf, 0)
                 return

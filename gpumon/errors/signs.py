@@ -77,7 +77,7 @@ _CRASH, _EXIT, _PID, _FAILED_RANK = sign("crash"), sign("exit"), sign("pid"), si
 _ERROR_LEVEL, _REPORTED, _SHELL, _GOES_ON = sign("error level"), sign("reported"), sign("shell"), sign("goes on")
 _PASSED, _SUCCESS, _ENDING, _INFORMATION = sign("passed tests"), sign("success"), sign("ending"), sign("information")
 _RESTART, _START, _NEGATION, _DONE = sign("restart"), sign("start"), sign("negation"), sign("done")
-_TOOL = sign("tool")
+_TOOL, _LAST_WORDS, _METRIC = sign("tool"), sign("last words"), sign("metric")
 _REQUEST, _BAR, _UNIT, _RATE, _LOSS = sign("request"), sign("bar"), sign("unit"), sign("rate"), sign("loss")
 
 
@@ -147,7 +147,8 @@ def is_reported_error(text: str) -> bool:
 
 def has_error_level(line: str) -> bool:
     """Whether a line has the level of an error, and does not say that the program goes on."""
-    return _ERROR_LEVEL.is_in(line) and not _GOES_ON.is_in(line.lower())
+    is_error = _ERROR_LEVEL.is_in(line) and not line.startswith(_SUMMARY)
+    return is_error and not _GOES_ON.is_in(line.lower())
 
 
 def is_of_shell(text: str) -> bool:
@@ -179,6 +180,11 @@ def is_information(line: str) -> bool:
 def restarts(line: str) -> bool:
     """Whether a launcher or a scheduler says that it starts the program again."""
     return _RESTART.is_in(line)
+
+
+def is_last_word(line: str) -> bool:
+    """Whether a line reads like what a program says when it gives up: only the end of a log shows that it did."""
+    return _LAST_WORDS.is_in(line) and not WARNING.is_in(line) and not is_information(line) and not _METRIC.is_in(line)
 
 
 def starts(text: str) -> bool:
