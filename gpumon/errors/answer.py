@@ -158,7 +158,7 @@ def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
     quote = own_words(root.raised.message if root.raised is not None else root.text)
     quoted = [Advice(f"The log says: {quote}")] if quote else []
     if match is None:
-        return quoted + steps_without_entry(root, ignored) + _hints(root, ignored)
+        return steps_without_entry(root, ignored, quoted) + _hints(root, ignored)
     fixes = _advice(match.fixes)
     if match.memory is not None:
         return fixes

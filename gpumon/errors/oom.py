@@ -12,7 +12,7 @@ from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import ERRORS, shared_fixes
 from gpumon.errors.match import Match, OomReport
-from gpumon.errors.memory_cause import MemoryCause, cause_sentence, memory_sentence, written_memory_message
+from gpumon.errors.memory_cause import MemoryCause, cause_sentence, memory_sentence, value_rows
 from gpumon.errors.oom_cause import OomFindings
 from gpumon.errors.oom_memory import IdleMemory
 from gpumon.errors.prefixes import ClockKind, Timestamp
@@ -38,7 +38,7 @@ def explain_oom(file: OomFile) -> Explanation:
     match = Match(
         error=_error(findings),
         line=1,
-        text=written_memory_message(findings.message, file.ordinal, is_async=file.is_async),
+        text=f"CUDA out of memory. Tried to allocate {bytes_text(file.asked_bytes)}.",
         rank=file.rank,
         ranks=() if file.rank is None else (file.rank,),
         timestamp=timestamp,
@@ -98,20 +98,13 @@ def _entry(file: OomFile) -> KnownError:
 def _rows(findings: OomFindings) -> Iterator[tuple[str, str]]:
     file, message, idle, statistics = findings.file, findings.message, findings.idle, findings.file.statistics
     yield "GPU", f"cuda:{file.ordinal}" + (f", {file.device_name}" if file.device_name else "")
-    sizes = (
-        ("requested", message.asked),
-        ("size of the GPU", message.total),
-        ("free", message.free),
-        ("limit of this process", message.allowed),
-        ("outside of PyTorch", findings.message.foreign),
-        ("reserved by PyTorch", None if statistics is None else statistics.reserved_bytes),
-        ("in live tensors", message.allocated),
-        ("reserved, in no tensor", message.unallocated),
-        ("largest piece of that", idle.largest or None),
-        ("freed, waiting for stream", None if statistics is None else statistics.freed_waiting_bytes or None),
-        ("in private pools", idle.private_reserved or None),
+    yield from value_rows(
+        message,
+        reserved=None if statistics is None else statistics.reserved_bytes,
+        largest=idle.largest or None,
+        waiting=None if statistics is None else statistics.freed_waiting_bytes or None,
+        private=idle.private_reserved or None,
     )
-    yield from ((name, bytes_text(value)) for name, value in sizes if value is not None)
     if findings.trend is not None and findings.trend.retries_count is not None:
         yield "cache freed", f"{times_text(findings.trend.retries_count)} in the last {findings.trend.seconds:.0f} s"
     yield from ((name, value) for name, value in file.settings.items() if name.startswith("PYTORCH") and value)
