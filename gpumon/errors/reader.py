@@ -69,7 +69,6 @@ _MIN_AGAIN: Final = 2
 _MAX_PASTED_LINES: Final = 12
 _IGNORED: Final = signs.sign("ignored")
 _MAX_LINES_BEFORE: Final = 512
-_OF_PROCESS: Final = frozenset({FailureKind.RAISED, FailureKind.ENDED})
 _RANK_SIGNS: Final = with_letters(SIGNS)
 _NO_DIGITS: Final = str.maketrans("", "", "0123456789")
 
@@ -218,7 +217,7 @@ class LogReader:
         failure = with_surroundings(failure, block, place)
         self._open.append(OpenFailure(failure, self._offset(block, position), key, behind, limit, behind.written))
         self._has_ended |= self._open[-1].ends
-        self._may_start |= failure.kind in _OF_PROCESS
+        self._may_start |= self._has_ended or failure.kind is FailureKind.RAISED
 
     def _is_of_next_run(self, failure: LogFailure, raised: Raised) -> bool:
         """Whether an exception ends another run: one ended the rank already, and much was printed since."""
@@ -365,7 +364,7 @@ class LogReader:
                 kept.append(item)
         self._open = kept
         self._has_ended = any(item.ends for item in kept)
-        self._may_start = any(item.failure.kind in _OF_PROCESS for item in kept)
+        self._may_start = self._has_ended or any(item.failure.kind is FailureKind.RAISED for item in kept)
         for lines in self._lines.values():
             lines.max_ordinary = inf
         for item in kept:
