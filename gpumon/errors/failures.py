@@ -13,9 +13,10 @@ from gpumon.errors.candidate import PatternHit
 from gpumon.errors.entry import ContextState
 from gpumon.errors.match import Match, is_warning, match_of, timestamp_at
 from gpumon.errors.patterns import LetterWords
+from gpumon.errors.raised import Raised
 from gpumon.errors.reading import FailureKind, LogFailure, NumberedLine
 from gpumon.errors.scan import LogBlock
-from gpumon.errors.tracebacks import CAUGHT_ABOVE, Raised, exceptions
+from gpumon.errors.tracebacks import CAUGHT_ABOVE, exceptions
 
 _MAX_TEXT: Final = 400
 _MAX_LINES_PER_SIGN: Final = 512

@@ -37,10 +37,10 @@ from gpumon.errors.open_failures import (
     max_ordinary,
 )
 from gpumon.errors.programs import programs_in
+from gpumon.errors.raised import Raised
 from gpumon.errors.ranks import SIGNS, RankWork, with_line
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, Run
 from gpumon.errors.scan import LogBlock, blocks
-from gpumon.errors.tracebacks import Raised
 
 _MAX_OPEN: Final = 4096
 """Open failures that are kept: those of thousands of ranks, each with its own."""
@@ -129,7 +129,9 @@ class LogReader:
         known = {notice.line for notice in self._notices.values()}
         for line in () if self._open else self._reading.last_lines[-_LAST_WORDS:]:
             if line.number not in known and signs.is_last_word(line.text):
-                failure = LogFailure(FailureKind.REPORTED, line.number, line.text, around=tuple(self._reading.last_lines))
+                failure = LogFailure(
+                    FailureKind.REPORTED, line.number, line.text, around=tuple(self._reading.last_lines)
+                )
                 yield OpenFailure(failure, 0, (), LinesBehind(), inf, 0)
                 return
 
