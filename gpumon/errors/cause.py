@@ -83,10 +83,7 @@ def cause_of(reading: LogReading) -> Cause | None:
     if not failures:
         return None
     alone = _ranks_without_exception(failures)
-    graded = [
-        (_LATE if _is_late(item, failures) or _is_aside(item, failures) else _grade(item, alone), item)
-        for item in failures
-    ]
+    graded = [(_LATE if _is_late(item, failures) else _grade(item, alone), item) for item in failures]
     grade = min(grade for grade, _ in graded)
     candidates = [failure for own, failure in graded if own == grade]
     first = _first(candidates, reading.first_failed_rank)
@@ -124,13 +121,6 @@ def _is_late(ended: LogFailure, failures: Sequence[LogFailure]) -> bool:
         return any(failure.raised is not None for failure in before)
     codes = (failure.ended.code for failure in before if failure.ended is not None)
     return _OUTSIDE.is_in(ended.text) and any(code not in _TEARDOWN_SIGNALS for code in codes)
-
-
-def _is_aside(failure: LogFailure, failures: Sequence[LogFailure]) -> bool:
-    """Whether a library handled an exception while the report that stands above it was raised, and reported again."""
-    links = _links(failure, failures)
-    is_around = len(links) > 2 and links[0].text == links[-1].text and links[0].is_report
-    return is_around and not failure.is_report and _is_probe(failure)
 
 
 def _identified(failure: LogFailure) -> Iterator[Match]:
@@ -256,7 +246,7 @@ def _said_by_program(links: Sequence[LogFailure]) -> str:
 
 def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFailure:
     """The link of a chain of exceptions that says what went wrong."""
-    root, *links = (link for link in _links(failure, failures) if link is failure or not _is_aside(link, failures))
+    root, *links = _links(failure, failures)
     for link in links:
         kind = None if link.raised is None else link.raised.link
         is_direct = _is_fatal(link) and (root.is_echo or (not _is_fatal(root) and _is_probe(root)))
