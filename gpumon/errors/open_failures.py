@@ -18,8 +18,6 @@ _BUFFERED_CHARACTERS: Final = 10_000
 _BUFFERED_BY_RANKS: Final = 80_000
 _MAX_ORDINARY: Final = {FailureKind.LOGGED: 40, FailureKind.REPORTED: 40, FailureKind.KNOWN: 400}
 """Ordinary lines after which an error that is only a line of text was not the end."""
-_EXECUTED: Final = "<string>"
-"""The file of code that the program itself executes: it goes on if it prints anything after an exception of it."""
 _MAX_BEHIND_CAUGHT: Final = 40
 """Lines behind an exception that a program caught and printed, after which it goes on whatever they say."""
 INFORMATION_WEIGHT: Final = 25
@@ -97,11 +95,9 @@ class OutputBehind:
 
 def _max_ordinary(failure: LogFailure) -> float:
     """The ordinary lines that may follow behind an end; if it is certain, they prove nothing."""
-    raised = failure.raised
     if failure.kind is FailureKind.REPORTED and _TOOL.is_in(failure.text):
         return _MAX_BEHIND_TOOL
-    is_executed = raised is not None and raised.frame is not None and raised.frame.file == _EXECUTED
-    return 1 if raised is not None and is_executed and not raised.is_uncaught else _MAX_ORDINARY.get(failure.kind, inf)
+    return _MAX_ORDINARY.get(failure.kind, inf)
 
 
 def ends_process(failure: LogFailure) -> bool:
