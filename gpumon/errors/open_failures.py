@@ -128,7 +128,7 @@ class OpenFailures:
         return _BUFFERED_BY_RANKS if self._ranks else _BUFFERED_CHARACTERS
 
     def fail(self) -> None:
-        """Begins to count anew what is printed behind the last failure."""
+        """Counts what is printed behind the last failure from here on."""
         self._output = OutputBehind()
 
     def add(self, failure: LogFailure, offset: int, key: tuple[object, ...]) -> None:
