@@ -10,9 +10,9 @@ from typing import Final
 from gpumon.core.text_table import table
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.lazy_pattern import lazy_pattern
+from gpumon.errors.raised import LIBRARY, Raised, TracebackFrame
 from gpumon.errors.reading import LogFailure, Notice
 from gpumon.errors.signs import sign
-from gpumon.errors.tracebacks import LIBRARY, Raised, TracebackFrame
 
 _INSTRUCTION: Final = sign("instruction")
 """Words of a sentence that says what to do."""

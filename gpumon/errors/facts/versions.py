@@ -9,8 +9,8 @@ from gpumon.core.text_table import table
 from gpumon.errors.entry import Code, Values
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.lazy_pattern import lazy_pattern
+from gpumon.errors.raised import MODEL_CODE
 from gpumon.errors.signs import sign
-from gpumon.errors.tracebacks import MODEL_CODE
 
 Facts = Mapping[str, str]
 
