@@ -160,10 +160,6 @@ def _read_with_timeout(pid: int) -> Target:
 def detach(pid: int, timeout_seconds: float = 10.0) -> Target | None:
     """End the probe of a process, and wait until it has left; return the process, or None if no probe listened.
 
-    Args:
-        pid: The PID in gpumon's PID namespace.
-        timeout_seconds: Longest time to wait.
-
     Raises:
         CommandError: The process cannot be read, or its probe has not ended in time.
     """
