@@ -110,7 +110,7 @@ for _name in {name for name in Strip.__slots__ if name.endswith("_cache")} - {"_
     setattr(Strip, _name, LateCache(getattr(Strip, _name)))
 Strip.__init__ = _start_strip  # type: ignore[method-assign, assignment]
 
-# Positions, styles of many themes, and halves of lines, new in each frame of a chart, fill larger ones for half an hour.
+# Positions, styles of many themes, and halves of lines, new in each frame of a chart, fill larger ones for an hour.
 for _class in (Color, Region, Scalar, Segment, Strip, Style, VisualStyle, _segment_tools):
     for _name, _value in [*vars(_class).items()]:
         _cached = getattr(_value, "__func__", _value)

@@ -1,7 +1,7 @@
 """A page of the documentation."""
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -18,9 +18,9 @@ from gpumon.ui.widgets.footer import Footer
 
 class _Block(MarkdownFence):
     @classmethod
-    def highlight(cls, code: str, language: str, *args: Any, **options: Any) -> Content:
+    def highlight(cls, code: str, language: str, ansi: bool = False, dark: bool = False) -> Content:
         """Text where a block names no language: to guess one loads all 250 languages, which take 18 MiB."""
-        return super().highlight(code, language or "text", *args, **options)
+        return super().highlight(code, language or "text", ansi, dark)
 
 
 class _Page(Markdown):
