@@ -24,7 +24,7 @@ class _Block(MarkdownFence):
 
 
 class _Page(Markdown):
-    BLOCKS: ClassVar = {**Markdown.BLOCKS, "fence": _Block, "code_block": _Block}
+    BLOCKS = Markdown.BLOCKS | {"fence": _Block, "code_block": _Block}
 
 
 class PageScreen(BaseScreen[None]):
@@ -34,7 +34,7 @@ class PageScreen(BaseScreen[None]):
         page: Its file, such as ``memory.md``.
     """
 
-    DEFAULT_CSS = "PageScreen { _Page { background: $background; } VerticalScroll { scrollbar-size-vertical: 1; } }"
+    DEFAULT_CSS = "PageScreen { Markdown { background: $background; } VerticalScroll { scrollbar-size-vertical: 1; } }"
     PAGE: ClassVar[str] = "docs/index.md"
     AUTO_FOCUS: ClassVar[str] = "VerticalScroll"
     BINDINGS: ClassVar[Bindings] = [
