@@ -1,7 +1,7 @@
 """A page of the documentation."""
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -18,13 +18,13 @@ from gpumon.ui.widgets.footer import Footer
 
 class _Block(MarkdownFence):
     @classmethod
-    def highlight(cls, code: str, language: str, *args: Any, **options: Any) -> Content:  # noqa: ANN401
+    def highlight(cls, code: str, language: str, ansi: bool = False, dark: bool = False) -> Content:
         """Text where a block names no language: to guess one loads all 250 languages, which take 18 MiB."""
-        return super().highlight(code, language or "text", *args, **options)
+        return super().highlight(code, language or "text", ansi, dark)
 
 
 class _Page(Markdown):
-    BLOCKS = {**Markdown.BLOCKS, "fence": _Block, "code_block": _Block}  # noqa: RUF012 - as in Textual
+    BLOCKS = Markdown.BLOCKS | {"fence": _Block, "code_block": _Block}
 
 
 class PageScreen(BaseScreen[None]):
@@ -34,7 +34,7 @@ class PageScreen(BaseScreen[None]):
         page: Its file, such as ``memory.md``.
     """
 
-    DEFAULT_CSS = "PageScreen { _Page { background: $background; } VerticalScroll { scrollbar-size-vertical: 1; } }"
+    DEFAULT_CSS = "PageScreen { Markdown { background: $background; } VerticalScroll { scrollbar-size-vertical: 1; } }"
     PAGE: ClassVar[str] = "docs/index.md"
     AUTO_FOCUS: ClassVar[str] = "VerticalScroll"
     BINDINGS: ClassVar[Bindings] = [
