@@ -32,18 +32,28 @@ class HostReader:
 
     Args:
         proc: Root of the proc file system.
-        rates_period: Time between two samples of the rates.
+        period: Time between two readings: to list the interrupts of many cores takes the kernel a millisecond.
     """
 
-    def __init__(self, proc: Path = Path("/proc"), rates_period: Period = Period.ONE_SECOND) -> None:
+    def __init__(self, proc: Path = Path("/proc"), period: Period = Period.EVERY_SWEEP) -> None:
         self._name = safe_text(platform.node(), 64) or None
         self._cpu_count = os.cpu_count()
         self._proc = proc
         self._cpu_times: tuple[int, int] | None = None
-        self._rates = HostRates(period=rates_period)
+        self._rates = HostRates(period=period)
+        self._period = period
+        self._due = 0.0
+        self._last: Host | None = None
 
     def read(self) -> Host:
-        """The host now. The first read has no CPU utilization and no rates, which need two samples."""
+        """The host at the last reading. The first one has no CPU utilization and no rates, which need two samples."""
+        now = uptime()
+        if self._last is None or now >= self._due or NEEDS_TWO_SAMPLES in self._last.problems.values():
+            self._due = now + self._period
+            self._last = self._read()
+        return self._last
+
+    def _read(self) -> Host:
         try:
             memory = read_meminfo(self._proc)
         except OSError:

@@ -87,7 +87,7 @@ class CollectorLoop:
         self._xids: deque[Xid] = deque()
         processes = processes or ProcessTable(in_flight, min_round=BACKGROUND_ROUND if is_background else 1)
         self._sweeper = Sweeper(api, processes, in_flight, self._xids, is_background=is_background)
-        self._host = HostReader(rates_period=Period.TEN_SECONDS if is_background else Period.ONE_SECOND)
+        self._host = HostReader(period=Period.TEN_SECONDS if is_background else Period.TWO_SECONDS)
         self._cuda_order = CudaOrder(os.environ)
         self._output = output
         self._control = control

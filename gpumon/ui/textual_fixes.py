@@ -31,7 +31,7 @@ from gpumon.ui.partial_update import render_partial_update
 _IDLE_SECONDS = 0.5
 _ROUNDS_AFTER_INPUT = 3
 _LINE_CACHE_SIZE = 4
-_CACHE_SIZE = 1024
+_CACHE_SIZE = 256
 _UNREADABLE_KEY = "unreadable"
 """No binding has this name."""
 
@@ -110,7 +110,7 @@ for _name in {name for name in Strip.__slots__ if name.endswith("_cache")} - {"_
     setattr(Strip, _name, LateCache(getattr(Strip, _name)))
 Strip.__init__ = _start_strip  # type: ignore[method-assign, assignment]
 
-# Positions, styles of many themes, and halves of lines, new in each frame of a chart, fill larger ones for an hour.
+# Positions, styles of many themes, and halves of lines, new in each frame of a chart, fill larger ones for long.
 for _class in (Color, Region, Scalar, Segment, Strip, Style, VisualStyle, _segment_tools):
     for _name, _value in [*vars(_class).items()]:
         _cached = getattr(_value, "__func__", _value)

@@ -431,7 +431,8 @@ def script_dir(proc: FakeProc) -> Iterator[ScriptDir]:
 
 def run_script(script_dir: ScriptDir, sources: dict[str, str] = SOURCES, seconds_left: float = 60.0) -> None:
     """What the process does that runs the script."""
-    remote_script.run(str(script_dir.folder), "/none/agent", sources, time.time() + seconds_left)
+    deadline = time.time() + seconds_left
+    remote_script.run(os.getpid(), str(script_dir.folder), "/none/agent", sources, ["json"], deadline=deadline)
 
 
 @pytest.fixture
@@ -472,6 +473,14 @@ def test_a_probe_that_cannot_start(
     assert script_dir.outcome() == AttachOutcome(reason=reason, runs=False, was_there=False)
 
 
+def test_a_module_that_is_only_there_in_part(
+    script_dir: ScriptDir, unprobed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["json"].__spec__, "_initializing", True)
+    run_script(script_dir)
+    assert script_dir.outcome() == AttachOutcome(reason=remote_script.IMPORTING, runs=False, was_there=False)
+
+
 def test_a_script_without_a_waiting_gpumon_removes_itself(script_dir: ScriptDir, unprobed: None) -> None:
     script_dir.stop_waiting()
     script_dir.close()
@@ -492,12 +501,13 @@ def test_the_script_is_self_contained(script_dir: ScriptDir, tmp_path: Path) -> 
     """The script that Python 3.14 runs, in a process that cannot import gpumon."""
     program = tmp_path / "program.py"
     code = (
-        "import sys; path, finders = list(sys.path), list(sys.meta_path); "
-        f"exec(open({str(script_dir.script)!r}).read(), {{'__name__': '__main__'}}); "
+        "import os, re, sys; path, finders = list(sys.path), list(sys.meta_path); "
+        f"text = re.sub('\\nrun.[0-9]+', f'\\nrun({{os.getpid()}}', open({str(script_dir.script)!r}).read()); "
+        "exec(text, {'__name__': '__main__'}); "
         "print(sorted(name for name in sys.modules if 'gpumon' in name)); "
         "print(path == sys.path, finders == sys.meta_path, 'gpumon' in sys.modules); "
         "print({type(sys.modules[name]).__name__ for name in sys.modules if 'gpumon' in name}); "
-        "import os, time; time.sleep(0.5); print(len(os.listdir(os.environ['GPUMON_PROBE_DIR'])))"
+        "import time; time.sleep(0.5); print(len(os.listdir(os.environ['GPUMON_PROBE_DIR'])))"
     )
     program.write_text(code)
     done = subprocess.run([sys.executable, "-I", str(program)], capture_output=True, text=True, check=True, cwd="/")

@@ -94,6 +94,15 @@ def _load(target: Target, timeout_seconds: float, on_wait: Callable[[Target], No
         return _with_pending_call(target, timeout_seconds, on_wait)
     if target.has_other_file_system:
         raise RefusalError("other_file_system", target=target, program=safe_text(target.program, 200))
+    end = time.monotonic() + timeout_seconds
+    while time.monotonic() < end:
+        with suppress(_ImportingError):
+            return _with_script(target, timeout_seconds, on_wait)
+    raise RefusalError("importing", target=target)
+
+
+def _with_script(target: Target, timeout_seconds: float, on_wait: Callable[[Target], None] | None) -> Attached:
+    """Start a probe in a process of Python 3.14 or later."""
     try:
         script_dir = ScriptDir(target)
     except OSError as error:
@@ -168,7 +177,7 @@ def detach(pid: int, timeout_seconds: float = 10.0) -> Target | None:
 def _run_script(
     target: Target, script_dir: ScriptDir, timeout_seconds: float, on_wait: Callable[[Target], None] | None
 ) -> Attached:
-    """Start a probe in a process of Python 3.14 or later."""
+    """Have the process run the script, and wait for the probe."""
     is_accepted = False
     try:
         remote_exec(target, script_dir.script)

@@ -139,7 +139,8 @@ class Tracee:
 
     def write_mask(self, mask: int) -> None:
         """Set the blocked signals."""
-        self._call(SETSIGMASK, _MASK_BYTES, ctypes.addressof(ctypes.c_uint64(mask)))
+        kept = ctypes.c_uint64(mask)  # by a name: the address of a temporary object is freed before the call
+        self._call(SETSIGMASK, _MASK_BYTES, ctypes.addressof(kept))
 
     def rseq_address(self) -> int:
         """The address of ``struct rseq`` of the thread; 0 if it has none, or on kernels before 5.13."""

@@ -1,17 +1,30 @@
 """A page of the documentation."""
 
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.widgets import Markdown
+from textual.widgets.markdown import MarkdownFence
 
 from gpumon.present.pages import page_text, page_titles
 from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.screens.base import BaseScreen
 from gpumon.ui.widgets.footer import Footer
+
+
+class _Block(MarkdownFence):
+    @classmethod
+    def highlight(cls, code: str, language: str, *args: Any, **options: Any) -> Content:  # noqa: ANN401
+        """Text where a block names no language: to guess one loads all 250 languages, which take 18 MiB."""
+        return super().highlight(code, language or "text", *args, **options)
+
+
+class _Page(Markdown):
+    BLOCKS = {**Markdown.BLOCKS, "fence": _Block, "code_block": _Block}  # noqa: RUF012 - as in Textual
 
 
 class PageScreen(BaseScreen[None]):
@@ -21,7 +34,7 @@ class PageScreen(BaseScreen[None]):
         page: Its file, such as ``memory.md``.
     """
 
-    DEFAULT_CSS = "PageScreen { Markdown { background: $background; } VerticalScroll { scrollbar-size-vertical: 1; } }"
+    DEFAULT_CSS = "PageScreen { _Page { background: $background; } VerticalScroll { scrollbar-size-vertical: 1; } }"
     PAGE: ClassVar[str] = "docs/index.md"
     AUTO_FOCUS: ClassVar[str] = "VerticalScroll"
     BINDINGS: ClassVar[Bindings] = [
@@ -34,7 +47,7 @@ class PageScreen(BaseScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
-            yield Markdown(page_text(self._page), open_links=False)
+            yield _Page(page_text(self._page), open_links=False)
         yield Footer()
 
     @property
