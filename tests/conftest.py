@@ -94,6 +94,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Leave what exists to the end of the process: pytest would visit all of it five times."""
+    gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Do not create the cases of a matrix that are deselected, nor an item for each case where one for all will do."""
