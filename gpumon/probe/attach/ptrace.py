@@ -139,7 +139,8 @@ class Tracee:
 
     def write_mask(self, mask: int) -> None:
         """Set the blocked signals."""
-        self._call(SETSIGMASK, _MASK_BYTES, ctypes.addressof(ctypes.c_uint64(mask)))
+        content = ctypes.c_uint64(mask)  # named, since an address keeps nothing alive
+        self._call(SETSIGMASK, _MASK_BYTES, ctypes.addressof(content))
 
     def rseq_address(self) -> int:
         """The address of ``struct rseq`` of the thread; 0 if it has none, or on kernels before 5.13."""
