@@ -197,14 +197,7 @@ def _wait_for_probe(
     timeout_seconds: float,
     on_wait: Callable[[Target], None] | None,
 ) -> Attached:
-    """Wait until the probe answers.
-
-    Args:
-        target: The process.
-        is_waiting: Whether it has not run the request yet.
-        find_outcome: Reads what it reports, once or for some time after it has run the request.
-        timeout_seconds: Longest time to wait.
-        on_wait: As for `attach`.
+    """Wait until the probe answers; `find_outcome` reads what the process reports, maybe only once.
 
     Raises:
         CommandError: It does not, or the process has ended.
