@@ -61,7 +61,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile all modules once: in a new clone each worker would, and that takes longer than to collect the tests."""
+    """Make what a test leaves open an error, and compile all modules once.
+
+    In a new clone each worker would compile them, and that takes longer than to collect the tests.
+    """
+    if "not gpu" in config.option.markexpr:  # those on GPUs kill loads, and leave pipes to them open
+        for name in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
+            config.addinivalue_line("filterwarnings", f"error::{name}")
     if getattr(config.option, "numprocesses", None):
         folders = [config.rootpath / name for name in ("gpumon", "tests", "workloads")]
         paths = [path for folder in folders for path in folder.rglob("*.py")]
