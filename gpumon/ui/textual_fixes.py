@@ -119,7 +119,7 @@ linux_driver.XTermParser = TolerantParser  # type: ignore[attr-defined]
 linux_driver.selectors = SimpleNamespace(**{**vars(selectors), "SelectSelector": PromptSelector})  # type: ignore[attr-defined, assignment]
 
 _clear_names = LRUCache.clear
-LRUCache.clear = _clear  # type: ignore[method-assign]
+LRUCache.clear = _clear  # type: ignore[method-assign, assignment]
 
 _set_new_variables = Stylesheet.set_variables
 Stylesheet.set_variables = _set_variables  # type: ignore[method-assign, assignment]

@@ -63,8 +63,7 @@ def _connection(target: Target, folder: Path) -> socket.socket | None:
 
 def _read(connection: socket.socket, event: str, seconds: float) -> Json | None:
     """The next message of a kind, or None if it does not come in time."""
-    with suppress(OSError):
-        reader = Deadline(seconds).reader(connection)
+    with suppress(OSError), Deadline(seconds).reader(connection) as reader:
         while line := reader.readline(_MAX_BYTES):
             message = object_in(line)
             if message is not None and message.get("event") == event:
@@ -74,8 +73,7 @@ def _read(connection: socket.socket, event: str, seconds: float) -> Json | None:
 
 def _is_closed(connection: socket.socket, seconds: float) -> bool:
     """Whether the other end closes the connection in time."""
-    with suppress(OSError):
-        reader = Deadline(seconds).reader(connection)
+    with suppress(OSError), Deadline(seconds).reader(connection) as reader:
         while reader.read(_MAX_BYTES):
             pass
         return True
