@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
+from hypothesis.internal import charmap
 from hypothesis.internal.conjecture import providers
 
 from tests.nvml_mock import NvmlMock, build, compiler
@@ -73,10 +75,17 @@ def pytest_configure(config: pytest.Config) -> None:
             paths = [path for path in paths if path.parent != _GPU_TESTS]
         count, fork = os.cpu_count() or 1, multiprocessing.get_context("fork")
         children = [fork.Process(target=_compile, args=(config, paths[part::count])) for part in range(count)]
+        children.append(fork.Process(target=_tabulate))
         for child in children:
             child.start()
         for child in children:
             child.join()
+
+
+def _tabulate() -> None:
+    """Let hypothesis write its table of characters, which each worker would."""
+    warnings.simplefilter("ignore")  # it is early
+    charmap.intervals_from_codec("utf-8")
 
 
 def _compile(config: pytest.Config, paths: list[Path]) -> None:
@@ -95,6 +104,12 @@ def _compile(config: pytest.Config, paths: list[Path]) -> None:
 def pytest_collection_finish() -> None:
     """Exclude from garbage collection what stays until the end: modules, and the tests themselves."""
     gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Leave what exists to the end of the process: pytest would visit all of it five times."""
     gc.freeze()
 
 
@@ -194,6 +209,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_make_parametrize_id(val: object) -> str | None:
     """Shorten the ids of tests whose parameter is a long text: every report of a test repeats its id."""
     return f"{val[:_MAX_ID_LENGTH]!r}" if isinstance(val, str | bytes) and len(val) > _MAX_ID_LENGTH else None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forked_collectors(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Starts collectors as forks, except in the rooms that test how one starts and ends."""
+    from gpumon.streams import child
+    from tests import forked_collector  # late: the process that distributes the tests needs none
+
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.parent.name not in {"collect", "streams"}:
+            patch.setattr(child, "subprocess", forked_collector.replaced())
+        yield
 
 
 @pytest.fixture(scope="session")

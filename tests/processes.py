@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from gpumon.collect.processes import INITIAL_PID_NAMESPACE
 from gpumon.core.procfs import find_stat, read_stat
 
 PROC = Path("/proc")
+IS_INITIAL = str((PROC / "self/ns/pid").readlink()) == INITIAL_PID_NAMESPACE
+"""Whether the PIDs of the driver are those of this process: in a container nothing proves it."""
 
 
 def sleeper(environment: dict[str, str] | None = None, folder: Path | None = None) -> "subprocess.Popen[bytes]":

@@ -3,8 +3,8 @@
 The control pipe names these GPUs, which are called selected here. It also names the GPUs of which a screen shows only
 the processes: of these, the share of each process in the multiprocessors is sampled, and nothing else.
 
-The energy, whose counter the driver updates in steps anyway, is sampled every five seconds, and the shares of the
-processes every two: each of the two calls takes milliseconds.
+The energy, whose counter the driver updates in steps anyway, is sampled every ten seconds, or every minute in the
+background, and the shares of the processes every two: each of the two calls takes milliseconds.
 
 A busy GPU that is not selected gets an idle check: utilization counts copies as work, so a GPU that only copies shows
 100 %, and only the SM activity counter shows that no kernel runs. One counter every ten seconds costs half a
@@ -230,7 +230,8 @@ class OnDemandReader:
         self._index = index
         self._budget = budget
         self._idle_check = IdleCheck(api, handle, index, budget)
-        self._energy = SampledSource(EnergyCounter(api, handle), Period.FIVE_SECONDS)
+        energy_period = Period.ONE_MINUTE if budget.is_background else Period.TEN_SECONDS
+        self._energy = SampledSource(EnergyCounter(api, handle), energy_period)
         self._sources = [SampledSource(GpmCounters(api, handle)), self._energy]
         self._pcie = SampledSource(PcieThroughput(api, handle), Period.TWO_SECONDS)
         self._reads = 0

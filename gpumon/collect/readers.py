@@ -213,7 +213,7 @@ _RETIRED_PAGES: Final = (
     ("retired_pages_pending", nvml.FIELD_RETIRED_PENDING),
 )
 
-_SWEEP, _SECOND, _TWO_SECONDS, _, _SLOW, _ONCE = Period  # in the order of their definition
+_SWEEP, _SECOND, _TWO_SECONDS, _SLOW, _, _ONCE = Period  # in the order of their definition
 
 MEMORY_READER: Final = Reader(
     ("memory_total_bytes", "memory_used_bytes", "memory_reserved_bytes", "memory_free_bytes"), _SWEEP, _memory

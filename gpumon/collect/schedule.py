@@ -35,8 +35,8 @@ class Period(float, Enum):
     ONE_SECOND = 0.9
     """A little less, so that a sweep that starts early still counts."""
     TWO_SECONDS = 1.9
-    FIVE_SECONDS = 4.9
     TEN_SECONDS = 10.0
+    ONE_MINUTE = 60.0
     ONCE = float("inf")
 
 

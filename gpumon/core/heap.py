@@ -10,8 +10,8 @@ _ARENA_MAX: Final = -8
 """Parameters of ``mallopt`` in glibc."""
 _LARGE_BYTES: Final = 128 << 10
 _QUIET_SECONDS: Final = 2.0
-_MIN_PAUSE_SECONDS: Final = 15.0
-_MAX_PAUSE_SECONDS: Final = 20.0
+_MIN_PAUSE_SECONDS: Final = 5.0
+_MAX_PAUSE_SECONDS: Final = 10.0
 
 
 def limit_heap() -> None:

@@ -25,7 +25,7 @@ LABEL_WIDTH: Final = 29
 VALUE_WIDTH: Final = 41
 _MIN_NOTE_WIDTH: Final = 20
 _MAX_PROCESSES: Final = 16
-_MAX_CACHED_LINES: Final = 1024
+_MAX_CACHED_LINES: Final = 256
 """Cached lines: most entries of a table do not change from one frame to the next."""
 _MEANINGS: Final = {metric.id: f"{metric.help} ({metric.source})" for metric in METRICS.values()}
 _TRAIT_LABELS: Final = {

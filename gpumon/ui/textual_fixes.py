@@ -16,7 +16,7 @@ from rich.style import Style
 from textual import _compositor, _segment_tools, events
 from textual._styles_cache import StylesCache
 from textual._xterm_parser import XTermParser
-from textual.cache import FIFOCache
+from textual.cache import FIFOCache, LRUCache
 from textual.color import Color
 from textual.css.scalar import Scalar
 from textual.css.stylesheet import Stylesheet
@@ -31,7 +31,7 @@ from gpumon.ui.partial_update import render_partial_update
 _IDLE_SECONDS = 0.5
 _ROUNDS_AFTER_INPUT = 3
 _LINE_CACHE_SIZE = 4
-_CACHE_SIZE = 1024
+_CACHE_SIZE = 256
 _UNREADABLE_KEY = "unreadable"
 """No binding has this name."""
 
@@ -62,6 +62,20 @@ class PromptSelector(selectors.SelectSelector):
         return ready
 
 
+class LineCache(FIFOCache[Any, Any]):
+    """A cache that does not keep its own line, which Textual enters where nothing is to change: it would be garbage."""
+
+    __slots__ = ("_line",)
+
+    def __init__(self, line: int) -> None:
+        super().__init__(_LINE_CACHE_SIZE)
+        self._line = line
+
+    def __setitem__(self, key: object, value: Strip | list[Strip]) -> None:
+        if self._line not in (map(id, value) if isinstance(value, list) else (id(value),)):
+            super().__setitem__(key, value)
+
+
 class LateCache:
     """A cache of a line that exists from its first use on, in the slot that Textual fills for every line."""
 
@@ -72,9 +86,16 @@ class LateCache:
         try:
             return self._slot.__get__(strip)  # type: ignore[no-any-return]
         except AttributeError:
-            cache = FIFOCache[Any, Strip](_LINE_CACHE_SIZE)
+            cache = LineCache(id(strip))
             self._slot.__set__(strip, cache)
             return cache
+
+
+def _clear(cache: LRUCache[Any, Any]) -> None:
+    """Take the ring of the entries apart, too: with it, all rules of a theme wait for the next garbage collection."""
+    for link in cache._cache.values():  # noqa: SLF001
+        link.clear()
+    _clear_names(cache)
 
 
 def _start_strip(strip: Strip, segments: Iterable[Segment], cell_length: int | None = None) -> None:
@@ -96,6 +117,9 @@ def _tolerant_decoder(encoding: str) -> Callable[[], IncrementalDecoder]:
 linux_driver.getincrementaldecoder = _tolerant_decoder  # type: ignore[attr-defined, assignment]
 linux_driver.XTermParser = TolerantParser  # type: ignore[attr-defined]
 linux_driver.selectors = SimpleNamespace(**{**vars(selectors), "SelectSelector": PromptSelector})  # type: ignore[attr-defined, assignment]
+
+_clear_names = LRUCache.clear
+LRUCache.clear = _clear  # type: ignore[method-assign, assignment]
 
 _set_new_variables = Stylesheet.set_variables
 Stylesheet.set_variables = _set_variables  # type: ignore[method-assign, assignment]

@@ -18,6 +18,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
+from gpumon.streams import child
+from tests import forked_collector
+
 _START_VARIABLES: Final = ("LC_", "LANG", "PYTHON")
 """Beginnings of the variables that an interpreter reads when it starts."""
 _FOLLOWED: Final = frozenset({"PYTHONPATH"})
@@ -84,6 +87,7 @@ def serve(requests: socket.socket) -> None:
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             requests.close()
+            vars(child)["subprocess"] = forked_collector.replaced()
             _watch(request, files)
         for file in files:
             os.close(file)

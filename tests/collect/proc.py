@@ -16,7 +16,7 @@ def add_process(
     parent: int = 1,
     state: str = "S",
     cpu_ticks: int = 0,
-    start_ticks: int = 100_000,
+    start_ticks: int = 1,
     pages: int = 1000,
     uid: int | None = None,
 ) -> Path:

@@ -37,14 +37,11 @@ def calls(path: Path, newer_than: float = -1.0) -> dict[str, Any]:
     return log if log["t"] > newer_than else {}
 
 
-def next_calls(path: Path, after: float) -> dict[str, Any]:
-    """The first call log of a moment later than ``after``."""
-    deadline = time.monotonic() + 15
-    while time.monotonic() < deadline:
-        if log := calls(path, after):
-            return log
-        time.sleep(0.05)
-    raise AssertionError("no call log")
+def next_calls(path: Path, after: float, rounds: int = 0) -> dict[str, Any]:
+    """The first call log of a moment later than ``after``, with that many more calls about GPU 0."""
+    wanted = rounds and calls(path)["by_device"][0] + rounds
+    assert eventually(lambda: bool(log := calls(path, after)) and log["by_device"][0] >= wanted)
+    return calls(path)
 
 
 def events(frames: list[Frame]) -> list[DeviceEvent]:
@@ -60,19 +57,19 @@ def test_a_fatal_xid_is_reported_once_and_ends_all_calls_on_its_gpu(
 ) -> None:
     log = tmp_path / "calls.json"
     watched = watched_calls(live, log)
-    before = watched.frames[-1].devices[1]
+    earlier = watched.frames[-1]
+    before = earlier.devices[1]
     watched.fault(f"xid:{xid}:1")
     frame = watched.until(lambda frame: bool(frame.events))
     (event,) = frame.events
     assert (event.device_key, event.xid) == (before.key, xid)
-    assert frame.monotonic_seconds - 2 < event.monotonic_seconds <= frame.monotonic_seconds
-    assert abs(event.time_seconds - frame.time_seconds) < 2
+    assert earlier.monotonic_seconds < event.monotonic_seconds <= frame.monotonic_seconds
+    assert earlier.time_seconds < event.time_seconds <= frame.time_seconds
     assert states(frame) == ["ok", state, "ok"]
-    first = next_calls(log, calls(log)["t"] + 0.3)  # a call that was under way has come back by then
-    later = watched.collect(1)
-    last = next_calls(log, first["t"] + 0.5)
+    first = next_calls(log, calls(log)["t"], 60)  # a call that was under way has come back by then
+    later = watched.collect(0.6)
+    last = next_calls(log, first["t"], 60)
     assert last["by_device"][1] == first["by_device"][1]
-    assert last["by_device"][0] > first["by_device"][0]
     assert not events(later)
     assert all(states(frame) == ["ok", state, "ok"] for frame in later)
     dead = later[-1].devices[1]

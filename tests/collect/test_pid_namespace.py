@@ -17,6 +17,7 @@ from gpumon.core.problems import ProblemCode
 from tests.collect.conftest import Live
 from tests.collect.proc import add_process, set_pid_namespace
 from tests.nvml_mock import NvmlMock
+from tests.processes import IS_INITIAL
 
 CONTAINER = "pid:[4026532178]"
 OLD_DRIVER, NEW_DRIVER = "535.183.01", "580.95.05"
@@ -64,8 +65,7 @@ def test_a_proc_without_this_process_proves_nothing(tmp_path: Path) -> None:
 
 
 def test_this_process_agrees_with_the_kernel() -> None:
-    is_initial = str(Path("/proc/self/ns/pid").readlink()) == INITIAL_PID_NAMESPACE
-    assert (pid_proof("/proc", OLD_DRIVER) is PidProof.INITIAL_NAMESPACE) is is_initial
+    assert (pid_proof("/proc", OLD_DRIVER) is PidProof.INITIAL_NAMESPACE) is IS_INITIAL
 
 
 @pytest.mark.parametrize("driver", [OLD_DRIVER, NEW_DRIVER, None])

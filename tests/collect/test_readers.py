@@ -49,7 +49,7 @@ def test_each_reader_has_its_period() -> None:
     assert count[POWER] == 21
     assert count[WIDTH] == 3
     assert count[THRESHOLD] == 2, "slowdown and shutdown"
-    assert {reader.period for reader in READERS} == set(Period) - {Period.FIVE_SECONDS}, "the energy is read on demand"
+    assert {reader.period for reader in READERS} == set(Period) - {Period.ONE_MINUTE}, "the energy is read on demand"
 
 
 def test_the_first_frame_does_not_wait_for_constant_values() -> None:

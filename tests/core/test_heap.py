@@ -57,28 +57,22 @@ def test_all_threads_share_one_heap() -> None:
 
 def test_memory_is_released_soon_after_the_last_screen_was_closed() -> None:
     schedule = ReleaseSchedule(0.0)
-    assert not schedule.is_due(16.0), "nothing was closed"
-    schedule.note_closed(16.0)
-    assert not schedule.is_due(17.0), "another screen may be closed"
-    assert schedule.is_due(18.5)
+    assert not schedule.is_due(6.0), "nothing was closed"
+    schedule.note_closed(6.0)
+    assert not schedule.is_due(7.0), "another screen may be closed"
+    assert schedule.is_due(8.5)
     assert not schedule.is_due(60.0), "nothing was closed since"
+    schedule.note_closed(8.6)
+    assert not schedule.is_due(13.4), "releases have a pause between them"
 
 
-def test_memory_is_released_every_twenty_seconds_while_screens_are_closed_all_the_time() -> None:
+def test_memory_is_released_every_ten_seconds_while_screens_are_closed_all_the_time() -> None:
     schedule = ReleaseSchedule(0.0)
     due = []
-    for second in range(1, 200):
+    for second in range(200):
         schedule.note_closed(second)
-        if schedule.is_due(second):
-            due.append(second)
-    assert due == [*range(20, 200, 20)]
-
-
-def test_releases_have_a_pause_between_them() -> None:
-    schedule = ReleaseSchedule(0.0)
-    schedule.note_closed(1.0)
-    assert not schedule.is_due(10.0)
-    assert schedule.is_due(15.0)
+        due += [second] * schedule.is_due(second)
+    assert due == [*range(10, 200, 10)]
 
 
 def test_what_refers_to_itself_is_released() -> None:

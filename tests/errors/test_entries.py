@@ -93,19 +93,20 @@ ADVERSARIAL_BYTES: Final = 40_000
 
 
 @cache
-def needles() -> list[tuple[str, str, str]]:
-    """The id, the needle and the regular expression of every wording; a match contains the needle."""
-    return [
-        (error.id, needle_of(wording), wording.regex)
-        for error in ERRORS.values()
-        for wording in error.wordings
-        if not wording.raised_in
-    ]
+def wordings() -> dict[str, list[tuple[str, str]]]:
+    """The id and the regular expression of every wording, by the first letters of its needle, which matches have."""
+    known: dict[str, list[tuple[str, str]]] = {}
+    for error in ERRORS.values():
+        for wording in wordings_of(error):
+            known.setdefault(needle_of(wording)[:MIN_NEEDLE_LETTERS], []).append((error.id, wording.regex))
+    return known
 
 
 def matching(text: str) -> set[str]:
     """The ids of the entries that match a text."""
-    return {error_id for error_id, needle, regex in needles() if needle in text and exact(regex).search(text)}
+    parts = {text[start : start + MIN_NEEDLE_LETTERS] for start in range(len(text))}
+    some = (wording for part in parts for wording in wordings().get(part, ()))
+    return {error_id for error_id, regex in some if exact(regex).search(text)}
 
 
 def shown_fixes(error: KnownError) -> list[Fix]:

@@ -22,6 +22,7 @@ from gpumon.streams.recording import RecordingWriter
 from tests import builders
 from tests.nvml_mock import NvmlMock
 from tests.probe.children import Program, running
+from tests.processes import IS_INITIAL
 from tests.ui.fakes import FakeLive
 
 NAMES = {
@@ -230,8 +231,9 @@ def test_a_summary_of_an_epoch(host: None, monkeypatch: pytest.MonkeyPatch) -> N
     power = first.devices["0"]["power_watts"]
     assert power.minimum <= power.mean <= power.maximum
     assert power.count >= 2
-    assert first.processes[os.getpid()]["memory_bytes"].mean > 1 << 30
-    assert first.processes[os.getpid()]["host_memory_bytes"].count >= 2
+    own = first.processes[os.getpid()]
+    assert own["memory_bytes"].mean > 1 << 30
+    assert not IS_INITIAL or own["host_memory_bytes"].count >= 2
     assert second.frames == 0, "since the previous summary"
     assert first.flat()["epoch/gpu 0/power_watts/mean"] == power.mean
     assert "epoch/host/memory_available_bytes/max" in first.flat()

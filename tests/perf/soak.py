@@ -5,8 +5,7 @@ driver fails in random ways and heals; with ``--keys``, screens are opened and c
 fault is healed, and the overview must show every GPU and process again. Afterwards a series of short runs is ended with
 ``q`` at random moments. The last table is Markdown. The exit status is 1 if anything stayed broken after it was healed.
 
-The number of live widgets is not measured: gpumon has no hook that reports it from outside. Widgets that are never
-released show in the slope of the PSS.
+The number of live widgets is not measured, but widgets that are never released show in the slope of the PSS.
 """
 
 import argparse

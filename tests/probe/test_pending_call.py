@@ -1,5 +1,6 @@
 """Loading the probe into running processes of Python 3.8 to 3.13, and what happens to those processes meanwhile."""
 
+import ctypes
 import os
 import shutil
 import signal
@@ -275,6 +276,24 @@ def test_a_process_that_is_held_is_refused(start: Start, number: int, words: str
         tracee.detach()
     process.send_signal(signal.SIGCONT)
     assert process.communicate("\n", timeout=30) == ("", "")
+
+
+def test_the_mask_is_kept_until_the_kernel_has_read_it(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = start("print('on', flush=True)\ninput()")
+    tracee = ptrace.Tracee(process.pid)
+    tracee.interrupt()
+    tracee.wait_for_interrupt(1.0)
+    call = tracee._call
+
+    def use_freed_memory(*arguments: int) -> None:
+        others = [ctypes.c_uint64(0x5555) for _ in range(1000)]
+        call(*arguments)
+        del others
+
+    monkeypatch.setattr(tracee, "_call", use_freed_memory)
+    tracee.write_mask(1 << (signal.SIGUSR1 - 1))
+    assert int(status(process, "SigBlk").split()[1], 16) == 1 << (signal.SIGUSR1 - 1)
+    tracee.detach()
 
 
 def test_programs_without_a_suitable_python(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from rich.segment import Segment
-from textual.cache import FIFOCache
+from textual.cache import FIFOCache, LRUCache
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -16,10 +16,7 @@ from tests.ui.fakes import FakeLive, app_on
 
 ROUNDS = 6
 KEYS = ("question_mark", "6", "5", "8", "C", "3", "ctrl+p", "enter C")
-"""Each opens a screen from the overview, the last one on top of another screen.
-
-The doctor is not among them, because it starts programs.
-"""
+"""Each opens a screen from the overview, the last one on top of another; not the doctor, which starts programs."""
 
 
 def live_objects(kinds: Sequence[type]) -> Counter[str]:
@@ -71,3 +68,13 @@ def test_a_line_has_only_the_caches_that_are_used() -> None:
     assert not any(isinstance(item, FIFOCache) for item in gc.get_referents(line))
     assert line.crop(0, 1) is line.crop(0, 1)
     assert sum(isinstance(item, FIFOCache) for item in gc.get_referents(line)) == 1
+
+
+def test_lines_and_cleared_caches_are_freed_without_a_collection() -> None:
+    gc.collect()
+    line, cache = Strip([Segment("ab")]), LRUCache[str, str](4)
+    cache["a"] = cache["b"] = "c"
+    cache.clear()
+    assert line.divide([2]) == [line.adjust_cell_length(2)]
+    del line
+    assert gc.collect() == 0

@@ -10,13 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gpumon.collect.processes import INITIAL_PID_NAMESPACE
 from tests.cli.running import GPUMON
 from tests.nvml_mock import NvmlMock
-from tests.processes import is_running
+from tests.processes import IS_INITIAL, is_running
 from tests.terminal import Terminal
-
-IS_INITIAL = str(Path("/proc/self/ns/pid").readlink()) == INITIAL_PID_NAMESPACE
 
 
 @pytest.fixture

@@ -57,6 +57,9 @@ class Sampler:
         opens_at: The state of PyTorch, one of `STATES`, from which on there is a socket.
         observe: Registers the OOM observer; called with every sample, because it needs a CUDA context.
         forget: Removes the rest of the probe from the process, after a client has requested that.
+
+    Attributes:
+        is_pausing: Whether the thread ends, or has ended, until `resume`.
     """
 
     def __init__(self, opens_at: str, observe: Callable[[], None], forget: Callable[[], None]) -> None:
@@ -73,7 +76,7 @@ class Sampler:
         self._forget = forget
         self._is_detaching = False
         self._is_stopping = False
-        self._is_pausing = False
+        self.is_pausing = False
         self._has_ended = _thread.allocate_lock()
         self._wakeup: tuple[OwnedSocket, OwnedSocket] | None = None
         self._started_at = time.monotonic()
@@ -125,15 +128,15 @@ class Sampler:
             timeout_seconds: Longest time to wait for the end.
         """
         is_running = self._wakeup is not None and self._has_ended.locked()
-        if not is_running or self._is_stopping or self._is_pausing or _threads_count() > _OWN_THREADS:
+        if not is_running or self._is_stopping or self.is_pausing or _threads_count() > _OWN_THREADS:
             return
         assert self._wakeup is not None
-        self._is_pausing = True
+        self.is_pausing = True
         self._wakeup[1].get().send(b"!")
         if not self._has_ended.acquire(timeout=timeout_seconds):
-            self._is_pausing = False
+            self.is_pausing = False
         deadline = time.monotonic() + timeout_seconds
-        while self._is_pausing and _threads_count() == _OWN_THREADS and time.monotonic() < deadline:
+        while self.is_pausing and _threads_count() == _OWN_THREADS and time.monotonic() < deadline:
             time.sleep(_THREAD_END_SECONDS)  # the thread has run its last bytecode
 
     def resume(self) -> None:
@@ -143,8 +146,8 @@ class Sampler:
             RuntimeError: The process cannot start a thread.
             ProbeEndedError: The program has closed all descriptors.
         """
-        if self._is_pausing and self._wakeup is not None:
-            self._is_pausing = False
+        if self.is_pausing and self._wakeup is not None:
+            self.is_pausing = False
             with suppress(BlockingIOError):
                 self._wakeup[0].get().recv(1)
             self._start_thread(self._wakeup[0])
@@ -164,8 +167,8 @@ class Sampler:
         if self._wakeup is not None and not self._is_stopping:
             timeout_seconds += self.requests.closing_seconds
             self._is_stopping = True
-            if self._is_pausing:
-                self._is_pausing = False
+            if self.is_pausing:
+                self.is_pausing = False
                 self._close()
                 self._has_ended.release()
             with suppress(OSError, ProbeEndedError):
@@ -196,19 +199,19 @@ class Sampler:
         try:
             _require_own_thread(starter)
             self._wait_for_torch(wakeup)
-            if self.server.path is None and not self._is_pausing:
+            if self.server.path is None and not self.is_pausing:
                 self.server.open()
-            while not self._is_stopping and not self._is_pausing:
+            while not self._is_stopping and not self.is_pausing:
                 self._serve_until_sample(wakeup)
-            if not self._is_pausing:
+            if not self.is_pausing:
                 self._send_sample(time.monotonic())
         except BaseException:  # the probe ends silently and the program goes on
             log_exception()
         finally:
-            if self._is_detaching:
+            if self._is_detaching:  # perhaps while it pauses, which the main thread waits for
                 self._hooks.remove()
                 self._forget()
-            if not self._is_pausing:
+            if self._is_detaching or not self.is_pausing:
                 self._close()
             self._has_ended.release()
 
@@ -228,7 +231,7 @@ class Sampler:
             self._queue_observer()
             if self._is_stopping:
                 raise ProbeEndedError("stopped before the program initialized CUDA")
-            if self._is_pausing:
+            if self.is_pausing:
                 return
             is_late = time.monotonic() - self._started_at > _LONG_WAIT_AFTER_SECONDS
             self._wait_for_stop(wakeup, _LONG_WAIT_SECONDS if is_late else _WAIT_SECONDS)

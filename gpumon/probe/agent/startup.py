@@ -29,6 +29,8 @@ _WARNS_OF_THREADS = (3, 12)
 """From this release on, Python warns if a process with several threads forks: a DeprecationWarning, maybe an error."""
 _WARNS_LATE = (3, 13)
 """From this release on, Python counts the threads after the functions that a program runs after a fork."""
+_RESUME = b"try:\n __import__('sys')._gpumon_probe_calls['resume']()\nexcept BaseException:\n pass\n"
+"""What the main thread runs when the fork has returned, in ``__main__``, where it binds no name."""
 
 _has_hooks = False
 _is_observing = False
@@ -50,6 +52,7 @@ def start(opens_at: str = "waiting_for_torch") -> None:
         return
     if vars(sys).get(_MARK) == os.getpid():
         _sampler.open_from(opens_at)
+        _resume()
         return
     vars(sys)[_MARK] = os.getpid()
     _sampler = Sampler(opens_at, _observe, _forget)
@@ -60,6 +63,7 @@ def start(opens_at: str = "waiting_for_torch") -> None:
         added = _redirect(lasting)
         if added:
             os.register_at_fork(**added)
+        _resume_after_forks()
     try:
         _sampler.start()
     except BaseException:  # also what a signal handler of the program raises, which may be after the start
@@ -82,6 +86,22 @@ def _redirect(functions: dict[str, Callable[..., None]]) -> dict[str, Any]:
     for name, function in functions.items():
         calls[name].__setstate__((function, (), {}, {}))
     return added
+
+
+def _resume_after_forks() -> None:
+    """Have the main thread call `_resume` after each fork has returned, if Python counts the threads that late.
+
+    It has to be a function in C that asks for the call: after one in Python, the call would come at once.
+    """
+    if sys.version_info >= _WARNS_LATE and _redirect({"resume": _resume}):
+        try:
+            import ctypes
+
+            python = ctypes.PyDLL(None)
+            call = partial(python.Py_AddPendingCall, python.PyRun_SimpleString, ctypes.c_char_p(_RESUME))
+            os.register_at_fork(after_in_parent=call)
+        except (ImportError, OSError, AttributeError):  # a Python without ctypes, which PyTorch needs
+            log_exception()
 
 
 def _forget() -> None:
@@ -165,15 +185,14 @@ def _before_fork() -> None:
 
 def _after_fork_in_parent() -> None:
     _sampler.stack_timer.resume()
-    if sys.version_info >= _WARNS_LATE:
-        _sampler.training.wake = _resume
-    elif sys.version_info >= _WARNS_OF_THREADS:
+    if sys.version_info < _WARNS_LATE:
         _resume()
 
 
 def _resume() -> None:
     try:
-        _sampler.resume()
+        if vars(sys).get(_MARK) == os.getpid():  # not in a child that was forked before the call
+            _sampler.resume()
     except Exception:  # the probe ends silently and the program goes on
         log_exception()
 

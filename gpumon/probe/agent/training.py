@@ -15,7 +15,7 @@ from .collections_log import CollectionsLog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any
 
 MAX_STEPS = 10_000
 """Steps that are kept for the request ``observe``."""
@@ -38,13 +38,11 @@ class Training:
         steps: The latest steps: when each ended, in monotonic seconds; its duration, and the parts of it in which the
             training thread waited for data and collected garbage.
         collections: The garbage collections that no step has accounted for yet.
-        wake: Called once by the next hook that runs, if not None.
     """
 
     def __init__(self) -> None:
         self.steps: deque[tuple[float, float, float, float]] = deque(maxlen=MAX_STEPS)
         self.collections = CollectionsLog()
-        self.wake: Callable[[], None] | None = None
         self._thread = main_thread()
         self._steps_count = 0
         self._batches_count = 0
@@ -64,8 +62,6 @@ class Training:
 
     def on_step(self, optimizer: object) -> None:
         """Count a step of an optimizer; called when it ends."""
-        if self.wake is not None:
-            self._wake_once()
         identity = id(optimizer)
         if identity == self._leader:
             self._leader_steps += 1
@@ -94,16 +90,12 @@ class Training:
         self._is_eager = False
 
     def _on_pass(self) -> None:
-        if self.wake is not None:
-            self._wake_once()
         self._backwards += 1
         if self._backwards > self._limit:
             self._end_step()
 
     def on_data_wait(self) -> None:
         """Begin to wait for a DataLoader, whose dataset may itself wait for another one."""
-        if self.wake is not None:
-            self._wake_once()
         if get_ident() == self._thread:
             if self._depth == 0:
                 self._waiting_since = monotonic()
@@ -143,11 +135,6 @@ class Training:
     def _limit(self) -> int:
         """After how many backward passes without a step of an optimizer they are steps themselves."""
         return max(_MIN_BACKWARDS, 4 * self._max_backwards)
-
-    def _wake_once(self) -> None:
-        wake, self.wake = self.wake, None
-        if wake is not None:
-            wake()
 
     def _end_step(self) -> None:
         now = monotonic()

@@ -94,6 +94,15 @@ def _load(target: Target, timeout_seconds: float, on_wait: Callable[[Target], No
         return _with_pending_call(target, timeout_seconds, on_wait)
     if target.has_other_file_system:
         raise RefusalError("other_file_system", target=target, program=safe_text(target.program, 200))
+    end = time.monotonic() + timeout_seconds
+    while time.monotonic() < end:
+        with suppress(_ImportingError):
+            return _with_script(target, timeout_seconds, on_wait)
+    raise RefusalError("importing", target=target)
+
+
+def _with_script(target: Target, timeout_seconds: float, on_wait: Callable[[Target], None] | None) -> Attached:
+    """Start a probe in a process of Python 3.14 or later."""
     try:
         script_dir = ScriptDir(target)
     except OSError as error:
@@ -151,10 +160,6 @@ def _read_with_timeout(pid: int) -> Target:
 def detach(pid: int, timeout_seconds: float = 10.0) -> Target | None:
     """End the probe of a process, and wait until it has left; return the process, or None if no probe listened.
 
-    Args:
-        pid: The PID in gpumon's PID namespace.
-        timeout_seconds: Longest time to wait.
-
     Raises:
         CommandError: The process cannot be read, or its probe has not ended in time.
     """
@@ -168,7 +173,7 @@ def detach(pid: int, timeout_seconds: float = 10.0) -> Target | None:
 def _run_script(
     target: Target, script_dir: ScriptDir, timeout_seconds: float, on_wait: Callable[[Target], None] | None
 ) -> Attached:
-    """Start a probe in a process of Python 3.14 or later."""
+    """Have the process run the script, and wait for the probe."""
     is_accepted = False
     try:
         remote_exec(target, script_dir.script)
@@ -192,14 +197,7 @@ def _wait_for_probe(
     timeout_seconds: float,
     on_wait: Callable[[Target], None] | None,
 ) -> Attached:
-    """Wait until the probe answers.
-
-    Args:
-        target: The process.
-        is_waiting: Whether it has not run the request yet.
-        find_outcome: Reads what it reports, once or for some time after it has run the request.
-        timeout_seconds: Longest time to wait.
-        on_wait: As for `attach`.
+    """Wait until the probe answers; `find_outcome` reads what the process reports, maybe only once.
 
     Raises:
         CommandError: It does not, or the process has ended.

@@ -68,12 +68,7 @@ class Tracee:
         self._call(INTERRUPT)
 
     def resume(self, number: int = 0, *, to_syscall: bool = False) -> None:
-        """Let the stopped thread go on.
-
-        Args:
-            number: The signal that it receives.
-            to_syscall: Whether it stops again where it enters or leaves a system call.
-        """
+        """Let the stopped thread go on with a signal, perhaps until it enters or leaves a system call."""
         self._call(SYSCALL if to_syscall else CONT, 0, number)
 
     def detach(self) -> None:
@@ -139,8 +134,8 @@ class Tracee:
 
     def write_mask(self, mask: int) -> None:
         """Set the blocked signals."""
-        content = ctypes.c_uint64(mask)  # named, since an address keeps nothing alive
-        self._call(SETSIGMASK, _MASK_BYTES, ctypes.addressof(content))
+        kept = ctypes.c_uint64(mask)  # by a name: the address of a temporary object is freed before the call
+        self._call(SETSIGMASK, _MASK_BYTES, ctypes.addressof(kept))
 
     def rseq_address(self) -> int:
         """The address of ``struct rseq`` of the thread; 0 if it has none, or on kernels before 5.13."""

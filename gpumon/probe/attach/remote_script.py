@@ -17,22 +17,30 @@ _OUTCOME_SECONDS = 2.0
 """How long that file exists."""
 
 
-def run(folder: str, agent_folder: str, sources: "dict[str, str]", deadline: float) -> None:
+def run(
+    pid: int, folder: str, agent_folder: str, sources: "dict[str, str]", imports: "list[str]", *, deadline: float
+) -> None:
     """Start the probe, write the outcome into a folder, and remove the folder if gpumon does not wait any longer.
 
     Args:
+        pid: The process that was asked, in its own PID namespace; a child that it has forked since does nothing.
         folder: A private folder; gpumon holds a lock on it while it waits for the outcome.
         agent_folder: Where the probe's package is installed; this process may have no access to it.
         sources: The source of every module of that package by file name, in an order in which they can be imported.
+        imports: The modules of the standard library that the package needs.
         deadline: Until when the probe is started, in seconds since the epoch.
     """
+    import os
     import time
     from contextlib import suppress
 
+    if os.getpid() != pid:
+        return
     with suppress(Exception):  # the program goes on; gpumon reports that there is no outcome
-        is_late = time.time() > deadline
-        late = {"was_there": _has_probe(), "runs": False, "reason": "the process ran no Python code in time"}
-        _write_outcome(folder, late if is_late else _start(agent_folder, sources))
+        reason = "the process ran no Python code in time" if time.time() > deadline else ""
+        reason = reason or ("" if _are_imported(imports) else IMPORTING)
+        failed = {"was_there": _has_probe(), "runs": False, "reason": reason}
+        _write_outcome(folder, failed if reason else _start(agent_folder, sources))
 
 
 def run_on_thread(pid: int, agent_folder: str, sources: "dict[str, str]", imports: "list[str]") -> None:
@@ -52,15 +60,23 @@ def run_on_thread(pid: int, agent_folder: str, sources: "dict[str, str]", import
     is_ending = threading is not None and not threading.main_thread().is_alive()
     if os.getpid() != pid or sys.is_finalizing() or is_ending:
         return
-    try:
-        for name in imports:
-            __import__(name)
-    except Exception:  # noqa: BLE001 - the main thread is importing one of them: it may be there only in part
+    if _are_imported(imports):
+        _thread.start_new_thread(_start_and_report, (agent_folder, sources))
+    else:
         sources.clear()
         outcome = f'{{"was_there": false, "runs": false, "reason": "{IMPORTING}"}}'
         _thread.start_new_thread(_report, (outcome,))
-    else:
-        _thread.start_new_thread(_start_and_report, (agent_folder, sources))
+
+
+def _are_imported(imports: "list[str]") -> bool:
+    """Import modules; whether they are complete now: the main thread may be importing one of them."""
+    try:
+        for name in imports:
+            __import__(name)
+        specs = [getattr(sys.modules[name], "__spec__", None) for name in imports]
+        return not any(getattr(spec, "_initializing", False) for spec in specs)
+    except Exception:  # noqa: BLE001 - such a module may lack what another one needs
+        return False
 
 
 def _start_and_report(agent_folder: str, sources: "dict[str, str]") -> None:

@@ -85,7 +85,7 @@ class ScriptDir:
         self.folder = self._dir.path
         self._is_left_to_script = False
         try:
-            script = script_file(self.folder, time.time() + REQUEST_SECONDS)
+            script = script_file(target, self.folder, time.time() + REQUEST_SECONDS)
             self.script = self._dir.write("script.py", script.encode(), target.uid)
             self._dir.give(target.uid)
         except BaseException:

@@ -17,26 +17,33 @@ _OWN_IMPORT: Final = re.compile(r"^from \.(\w*) import (.+)$", re.MULTILINE)
 _IMPORT: Final = re.compile(r"^(?:import|from) (?!__future__)(\w[\w.]*)", re.MULTILINE)
 
 
-def script_file(folder: Path, deadline: float) -> str:
+def script_file(target: Target, folder: Path, deadline: float) -> str:
     """The content of a file that `sys.remote_exec` runs.
 
     Args:
+        target: The process.
         folder: The private folder for the outcome.
         deadline: Until when it starts the probe, in seconds since the epoch.
     """
-    call = f"run({str(folder)!r}, {str(_AGENT)!r}, {_sources()!r}, {deadline!r})"
+    sources = _sources()
+    arguments = f"{target.own_pid}, {str(folder)!r}, {str(_AGENT)!r}, {sources!r}, {_imports(sources)!r}"
+    call = f"run({arguments}, deadline={deadline})"
     return f"{_SCRIPT.read_text('utf-8')}\n\n{call}\n"
 
 
 def pending_text(target: Target) -> str:
     """The text of a pending call. It binds no name in ``__main__``, where it runs, and never raises."""
     sources = _sources()
-    imports = sorted({name for source in sources.values() for name in _IMPORT.findall(source)})
-    call = f"run_on_thread({target.own_pid}, {str(_AGENT)!r}, sources, {imports!r})"
+    call = f"run_on_thread({target.own_pid}, {str(_AGENT)!r}, sources, {_imports(sources)!r})"
     script = f"{_SCRIPT.read_text('utf-8')}\n\n{call}\n"
     names = f"{{'__name__': '_gpumon_attach', 'sources': {sources!r}}}"
     execute = f"__import__('builtins').exec({script!r}, {names})"
     return f"try:\n {execute}\nexcept BaseException:\n pass\n"
+
+
+def _imports(sources: dict[str, str]) -> list[str]:
+    """The modules of the standard library that the probe needs."""
+    return sorted({name for source in sources.values() for name in _IMPORT.findall(source)})
 
 
 def _sources() -> dict[str, str]:

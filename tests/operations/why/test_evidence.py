@@ -1,8 +1,8 @@
 """What is read of the host and of source files for the verdict on a training run."""
 
 import os
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -54,9 +54,9 @@ def proc(tmp_path: Path) -> FakeProc:
     return fake
 
 
-def test_processes_threads_and_others(proc: FakeProc) -> None:
+def test_processes_threads_and_others(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpumon.operations.why.host.time", SimpleNamespace(monotonic=iter([5.0, 5.2]).__next__))
     observer = HostObserver(10, proc.root)
-    time.sleep(0.2)
     proc.add(10, 1, 120, "python train.py", state="D", ended=10)
     proc.add(11, 10, 70, "python train.py")
     proc.add(99, 1, 110, "stress")
@@ -69,6 +69,7 @@ def test_processes_threads_and_others(proc: FakeProc) -> None:
     host = observer.evidence()
 
     scale = host.seconds
+    assert scale == pytest.approx(0.2)
     assert host.workers_count == 1, "a compile worker is no worker of a DataLoader"
     assert host.workers_cpu_cores == pytest.approx((0.2 + 0.1) / scale)
     assert host.process_cpu_cores == pytest.approx((0.2 + 0.2 + 0.1) / scale)
