@@ -3,19 +3,9 @@
 TYPE_CHECKING = False  # what type checkers take for typing's, whose import takes as long as the interpreter's start
 __version__ = "0.1.0"
 __all__ = [
-    "Collector",
-    "explain",
-    "frames",
-    "memory",
-    "pick",
-    "process",
-    "processes",
-    "recording",
-    "select_devices",
-    "send_signal",
-    "snapshot",
-    "why",
-]
+    "Collector", "explain", "frames", "memory", "pick", "process", "processes", "recording", "select_devices",
+    "send_signal", "snapshot", "why",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from gpumon.api import (

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -60,7 +61,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile all modules once: in a new clone each worker would, and that takes longer than to collect the tests."""
+    """Make what a test leaves open an error, and compile all modules once.
+
+    In a new clone each worker would compile them, and that takes longer than to collect the tests.
+    """
+    if "not gpu" in config.option.markexpr:  # those on GPUs kill loads, and leave pipes to them open
+        for name in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
+            config.addinivalue_line("filterwarnings", f"error::{name}")
     if getattr(config.option, "numprocesses", None):
         folders = [config.rootpath / name for name in ("gpumon", "tests", "workloads")]
         paths = [path for folder in folders for path in folder.rglob("*.py")]
@@ -68,11 +75,17 @@ def pytest_configure(config: pytest.Config) -> None:
             paths = [path for path in paths if path.parent != _GPU_TESTS]
         count, fork = os.cpu_count() or 1, multiprocessing.get_context("fork")
         children = [fork.Process(target=_compile, args=(config, paths[part::count])) for part in range(count)]
-        children.append(fork.Process(target=charmap.intervals_from_codec, args=("utf-8",)))  # kept in a file, for texts
+        children.append(fork.Process(target=_tabulate))
         for child in children:
             child.start()
         for child in children:
             child.join()
+
+
+def _tabulate() -> None:
+    """Let hypothesis write its table of characters, which each worker would."""
+    warnings.simplefilter("ignore")  # it is early
+    charmap.intervals_from_codec("utf-8")
 
 
 def _compile(config: pytest.Config, paths: list[Path]) -> None:
@@ -91,6 +104,12 @@ def _compile(config: pytest.Config, paths: list[Path]) -> None:
 def pytest_collection_finish() -> None:
     """Exclude from garbage collection what stays until the end: modules, and the tests themselves."""
     gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Leave what exists to the end of the process: pytest would visit all of it five times."""
     gc.freeze()
 
 

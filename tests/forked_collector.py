@@ -36,11 +36,11 @@ def _become(argv: Sequence[str], kept: Sequence[int]) -> None:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)  # read by the loader when a program starts
-    found = next((path for folder in folders if folder and (path := Path(folder, _LIBRARY)).exists()), None)
+    library = next((path for folder in folders if folder and (path := Path(folder, _LIBRARY)).exists()), None)
     open_library = ctypes.CDLL.__init__
 
     def opened(self: ctypes.CDLL, name: str | None, *more: Any, **options: Any) -> None:  # noqa: ANN401
-        open_library(self, str(found) if found and name == _LIBRARY else name, *more, **options)
+        open_library(self, str(library) if library and name == _LIBRARY else name, *more, **options)
 
     ctypes.CDLL.__init__ = opened  # type: ignore[method-assign]
     sys.argv = list(argv)

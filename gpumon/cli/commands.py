@@ -190,13 +190,7 @@ def export(file: Path, metrics: str | None, as_csv: bool, since: str | None) -> 
 
 @gpumon.command(short_help="Open every screen without a terminal and check it.")
 @options("selftest")
-@click.option(
-    "--theme",
-    type=ThemeName(),
-    default="dark",
-    show_default=True,
-    help="Color theme.",
-)
+@click.option("--theme", type=ThemeName(), default="dark", show_default=True, help="Color theme.")
 @debug_option
 def selftest(  # noqa: PLR0917 - click passes them by name
     use_demo: bool, size: str, theme: str, screens: Path | None, only: str | None, movie: Path | None, as_json: bool

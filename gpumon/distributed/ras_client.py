@@ -8,6 +8,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Collection
+from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
@@ -51,10 +52,10 @@ def read_report(address: str, seconds: float = READ_SECONDS) -> RasReport:
 
 def read_text(address: str, seconds: float = READ_SECONDS) -> bytes:
     """The report as the service sends it; for its arguments and errors see `read_report`."""
-    deadline = Deadline(seconds)
+    deadline, peer = Deadline(seconds), socket_address(address)
     try:
-        with Deadline(min(_CONNECT_SECONDS, seconds)).connect(socket_address(address)) as connection:
-            service = _Service(connection, deadline)
+        with Deadline(min(_CONNECT_SECONDS, seconds)).connect(peer) as connection, deadline.reader(connection) as lines:
+            service = _Service(connection, deadline, lines)
             greeting = service.ask(f"CLIENT PROTOCOL {_PROTOCOL}")
             if not greeting.upper().startswith("SERVER PROTOCOL "):
                 raise RasError(ProblemCode.INVALID_VALUE, "another program listens on its port.")
@@ -119,10 +120,10 @@ def is_listening(port: int, uids: Collection[int], proc: Path = Path("/proc")) -
 class _Service:
     """A connection to the service."""
 
-    def __init__(self, connection: socket.socket, deadline: Deadline) -> None:
+    def __init__(self, connection: socket.socket, deadline: Deadline, answers: BufferedReader) -> None:
         self._socket = connection
         self._deadline = deadline
-        self._answers = deadline.reader(connection)
+        self._answers = answers
 
     def ask(self, command: str) -> str:
         """Send a command; returns the line that answers it."""

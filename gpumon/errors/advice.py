@@ -10,9 +10,9 @@ from typing import Final
 from gpumon.core.text_table import table
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.lazy_pattern import lazy_pattern
+from gpumon.errors.raised import LIBRARY, Raised, TracebackFrame
 from gpumon.errors.reading import LogFailure, Notice
 from gpumon.errors.signs import sign
-from gpumon.errors.tracebacks import LIBRARY, Raised, TracebackFrame
 
 _INSTRUCTION: Final = sign("instruction")
 """Words of a sentence that says what to do."""
@@ -60,16 +60,17 @@ def short_path(path: str) -> str:
     return "/".join(parts[-2:]) if len(parts) > 2 and not path.startswith("./") else path
 
 
-def steps_without_entry(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
-    """What to do about an error that no entry has, best first."""
+def steps_without_entry(root: LogFailure, ignored: Sequence[Notice], quoted: Sequence[Advice]) -> list[Advice]:
+    """What to do about an error that no entry has, best first, with what its message says to do."""
     if root.ended is not None:
         crashed = _COMMAND.search(root.text)
         if crashed is not None and _STARTS_PYTHON.search(crashed[1]) is None:
-            return [Advice(f"Run the command that crashed alone, with a debugger: {crashed[1][:_MAX_QUOTE]}")]
-        return [_filled(exit_meaning(root.ended.code)[1], {})]
+            return [*quoted, Advice(f"Run the command that crashed alone, with a debugger: {crashed[1][:_MAX_QUOTE]}")]
+        return [*quoted, _filled(exit_meaning(root.ended.code)[1], {})]
     if root.raised is None:
-        return [_of_report(root, ignored)]
-    return _of_exception(root, root.raised)
+        return [*quoted, _of_report(root, ignored)]
+    advice, values, is_exact = _row(root, root.raised)
+    return [_filled(advice, values), *quoted] if is_exact else [*quoted, _filled(advice, values)]
 
 
 def _of_report(root: LogFailure, ignored: Iterable[Notice]) -> Advice:
@@ -86,20 +87,6 @@ def _of_report(root: LogFailure, ignored: Iterable[Notice]) -> Advice:
     return Advice(f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause.")
 
 
-def _of_exception(root: LogFailure, raised: Raised) -> list[Advice]:
-    values = _values(root, raised)
-    frame, message = root.frame, values["message"]
-    advice, values, is_of_any = _row(raised, values)
-    steps = [_filled(advice, values)]
-    if frame is None or not frame.is_own or not frame.code.startswith("raise "):
-        return steps
-    text = _repeated(root, message) or message or frame.code
-    check = Advice(f"Your own check at {values['place']} ended the run: {text}")
-    if is_of_any and "{message}" not in advice:  # it names what is missing
-        return [*steps, check]
-    return [check, *(step for step in steps if not message or message not in step.text)]
-
-
 def _repeated(root: LogFailure, message: str) -> str:
     """A line next to an exception that repeats its message and says more, such as which files are missing."""
     text = message.rstrip(".!")
@@ -110,7 +97,9 @@ def _repeated(root: LogFailure, message: str) -> str:
 
 def _values(root: LogFailure, raised: Raised) -> dict[str, str]:
     """What a row of `exceptions.txt` can name."""
-    frame, message = root.frame, raised.message.split("\n")[0]
+    frame, message = root.frame, raised.first_words
+    if frame is not None and frame.is_own and frame.code.startswith("raise "):
+        message = _repeated(root, message) or message
     place = f"{short_path(frame.file)}:{frame.line}" if frame is not None else "that place"
     if frame is not None and not frame.is_own and frame.function.isidentifier():
         place = f"the call of {frame.function}"
@@ -124,6 +113,7 @@ def _values(root: LogFailure, raised: Raised) -> dict[str, str]:
     if attribute is not None:
         owner = re.search(rf"([A-Za-z_][\w.]*)\.{attribute[1]}\b", code)
         values["object"] = "" if owner is None else owner[1]
+        values["member"] = attribute[1] if values["object"] == "self" else ""
     return values | (_module_values(message, frame) if raised.name == "ModuleNotFoundError" else {})
 
 
@@ -144,24 +134,29 @@ def _module_values(message: str, frame: TracebackFrame | None) -> dict[str, str]
     return {"own": module, "root": above.rpartition("/")[0] or "." if has_folder else ".."}
 
 
-def _row(raised: Raised, values: dict[str, str]) -> tuple[str, dict[str, str], bool]:
-    """The first advice about an exception of this class, from this place, with this message; all values; any class."""
+def _row(root: LogFailure, raised: Raised) -> tuple[str, Mapping[str, str], bool]:
+    """The first advice about an exception from this place; all values; whether it is for its class and message."""
+    values = _values(root, raised)
+    message = raised.message if values["message"] in raised.message.replace("\n", " ") else values["message"]
     name, file = raised.name.rpartition(".")[2], "" if raised.raising is None else raised.raising.file
+    words, is_open = f"{message}\n{values['code']}".lower(), True
     for line in table("gpumon.errors", "exceptions"):
-        head = line.partition(" ")[0]
-        if head != "*" and not name.endswith(head):
+        head, _, rest = line.partition(" ")
+        if head == "?":
+            is_open = not rest or any(word.replace("_", " ") in words for word in rest.split())
+        if not is_open or (head != "*" and not name.endswith(tuple(head.split("|")))):
             continue
         row = _ROW.fullmatch(line)
         assert row is not None, line
         if row["file"] and row["file"] not in file:
             continue
-        pairs = ((row["code"], values["code"]), (row["message"], raised.message))
+        pairs = ((row["code"], values["code"]), (row["message"], message))
         matches = [lazy_pattern(form).search(text) for form, text in pairs if form]
         groups = chain.from_iterable(match.groupdict().items() for match in matches if match is not None)
         captured = {key: text for key, text in groups if text}
         if all(matches) and not LIBRARY.is_in(captured.get("file", "")) and _has_all(row["advice"], values | captured):
-            return row["advice"], values | captured, head == "*"
-    return "", values, True
+            return row["advice"], values | captured, head != "*" and len(row["message"] or "") > 2
+    return "", values, False
 
 
 def _has_all(advice: str, values: Mapping[str, str]) -> bool:

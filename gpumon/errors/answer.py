@@ -7,13 +7,14 @@ from typing import Final
 from gpumon.core.notebook import NotebookTable
 from gpumon.core.units import bytes_text
 from gpumon.errors.advice import Advice, exit_meaning, own_words, short_path, steps_without_entry
-from gpumon.errors.cause import Cause, in_place, may_lead_to
+from gpumon.errors.cause import Cause, in_place
 from gpumon.errors.entry import Fix
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory_cause import MemoryCause
 from gpumon.errors.memory_message import MemoryMessage
 from gpumon.errors.ranks import comparison
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
+from gpumon.errors.relations import may_lead_to
 
 _MAX_NOTICES: Final = 4
 _MAX_PASTED_LINES: Final = 12
@@ -158,7 +159,7 @@ def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
     quote = own_words(root.raised.message if root.raised is not None else root.text)
     quoted = [Advice(f"The log says: {quote}")] if quote else []
     if match is None:
-        return quoted + steps_without_entry(root, ignored) + _hints(root, ignored)
+        return steps_without_entry(root, ignored, quoted) + _hints(root, ignored)
     fixes = _advice(match.fixes)
     if match.memory is not None:
         return fixes

@@ -7,39 +7,26 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from gpumon.errors import signs
-from gpumon.errors.conditions import condition
-from gpumon.errors.entry import ContextState
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import ERRORS
 from gpumon.errors.match import Match
 from gpumon.errors.prefixes import ClockKind
 from gpumon.errors.programs import is_relevant, program_of, program_of_errors
-from gpumon.errors.rank import case_of, names_of
+from gpumon.errors.raised import MODEL_CODE, Link
+from gpumon.errors.rank import names_of
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
-from gpumon.errors.tracebacks import MODEL_CODE, Link
+from gpumon.errors.relations import PROBES, are_of_one_rank, class_of, follows, is_led_by
 
 _DAY_SECONDS: Final = 24 * 3600.0
 _PERIOD_SECONDS: Final = {ClockKind.TIME_OF_DAY: _DAY_SECONDS, ClockKind.WITHOUT_YEAR: 366 * _DAY_SECONDS}
 """The period after which a clock restarts: two errors may be on both sides of midnight or of a new year."""
-_PROBES: Final = frozenset(
-    {"KeyError", "AttributeError", "IndexError", "StopIteration", "LookupError", "Empty", "ImportError", "NameError"}
-    | {"ModuleNotFoundError", "HTTPError", "HTTPStatusError", "UnicodeDecodeError", "JSONDecodeError", "TypeError"}
-)
-"""Exceptions by which a library tries something; what it raises while it handles one says more."""
 _NAMES_REASON: Final = frozenset({"ProxyError", "SSLError", "NameResolutionError"})
 """Exceptions of network libraries that say what the error of the system, which they handle, is about."""
 _TEARDOWN_SIGNALS: Final = frozenset({-15, 143, -2, 130, -1, 129})
 _ABORTED: Final = -6
 _CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
 """How processes die by themselves or are killed, but not those that a launcher ends, or that end themselves."""
-_MAX_LINES_TO_REASON: Final = 5000
-"""Lines between NCCL's warning and the error that it explains."""
-_MAX_LINES_BEHIND: Final = 16
-"""The same, for a reason that the error names in its last lines."""
-_OBJECT: Final = lazy_pattern(r"[\w./:@-]*[/\d:][\w./:@-]*")
-_MIN_OBJECT: Final = 7
 _MIN_SAID: Final = 20
-_NOT_A_NUMBER: Final = lazy_pattern(r"(?i)\b(?:nan|inf|non-?finite)\b")
 
 
 _REPORTING, _OUTSIDE = signs.sign("reporting"), signs.sign("ended from outside")
@@ -83,10 +70,7 @@ def cause_of(reading: LogReading) -> Cause | None:
     if not failures:
         return None
     alone = _ranks_without_exception(failures)
-    graded = [
-        (_LATE if _is_late(item, failures) or _is_aside(item, failures) else _grade(item, alone), item)
-        for item in failures
-    ]
+    graded = [(_LATE if _is_late(item, failures) else _grade(item, alone), item) for item in failures]
     grade = min(grade for grade, _ in graded)
     candidates = [failure for own, failure in graded if own == grade]
     first = _first(candidates, reading.first_failed_rank)
@@ -124,13 +108,6 @@ def _is_late(ended: LogFailure, failures: Sequence[LogFailure]) -> bool:
         return any(failure.raised is not None for failure in before)
     codes = (failure.ended.code for failure in before if failure.ended is not None)
     return _OUTSIDE.is_in(ended.text) and any(code not in _TEARDOWN_SIGNALS for code in codes)
-
-
-def _is_aside(failure: LogFailure, failures: Sequence[LogFailure]) -> bool:
-    """Whether a library handled an exception while the report that stands above it was raised, and reported again."""
-    links = _links(failure, failures)
-    is_around = len(links) > 2 and links[0].text == links[-1].text and links[0].is_report
-    return is_around and not failure.is_report and _is_probe(failure)
 
 
 def _identified(failure: LogFailure) -> Iterator[Match]:
@@ -241,7 +218,7 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
         if said and other.raised is None and said in other.text:
             return other, True
     for lasting in reading.lasting:
-        if lasting.line != root.line and _is_led_by(root, lasting):
+        if lasting.line != root.line and is_led_by(root, lasting):
             return lasting, True
     return root, False
 
@@ -256,7 +233,7 @@ def _said_by_program(links: Sequence[LogFailure]) -> str:
 
 def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFailure:
     """The link of a chain of exceptions that says what went wrong."""
-    root, *links = (link for link in _links(failure, failures) if link is failure or not _is_aside(link, failures))
+    root, *links = _links(failure, failures)
     for link in links:
         kind = None if link.raised is None else link.raised.link
         is_direct = _is_fatal(link) and (root.is_echo or (not _is_fatal(root) and _is_probe(root)))
@@ -267,16 +244,11 @@ def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFa
 
 def _says_more(later: LogFailure, earlier: LogFailure) -> bool:
     """Whether an exception that was raised while another one was handled says more than that one."""
-    is_named, is_empty = _class_of(later) in _NAMES_REASON, later.raised is None or not later.raised.message
+    is_named, is_empty = class_of(later) in _NAMES_REASON, later.raised is None or not later.raised.message
     is_probed = _is_probe(earlier) and (_is_fatal(later) or not _is_fatal(earlier))
     raising = None if later.raised is None else later.raised.raising
     is_of_report = raising is not None and _REPORTING.is_in(raising.function)
     return not later.is_echo and not is_empty and not is_of_report and (is_named or is_probed)
-
-
-def _class_of(failure: LogFailure) -> str:
-    """The class of an exception, without its module."""
-    return "" if failure.raised is None else failure.raised.name.rpartition(".")[2]
 
 
 def _is_probe(failure: LogFailure) -> bool:
@@ -284,7 +256,7 @@ def _is_probe(failure: LogFailure) -> bool:
     raising = None if failure.raised is None else failure.raised.raising
     if raising is None or not raising.is_own:
         return True
-    return _class_of(failure) in _PROBES and not raising.code.startswith("raise ")
+    return class_of(failure) in PROBES and not raising.code.startswith("raise ")
 
 
 def _links(failure: LogFailure, failures: Sequence[LogFailure]) -> list[LogFailure]:
@@ -308,67 +280,16 @@ def _rank_of(failure: LogFailure, failures: Sequence[LogFailure]) -> int | None:
     return failure.rank if failure.rank is not None or not above else above[-1].rank
 
 
-def _are_of_one_rank(one: LogFailure, other: LogFailure) -> bool:
-    return one.rank is None or other.rank is None or one.rank == other.rank
-
-
 def _explains(earlier: LogFailure, root: LogFailure) -> bool:
     """Whether there is evidence that an earlier failure, which ended no process by itself, is the cause of another one.
 
     It is the same error, or its entry says so.
     """
-    if not _are_of_one_rank(earlier, root):
+    if not are_of_one_rank(earlier, root):
         return False
     if earlier.raised is not None:
         return root.raised is not None and earlier.raised.message[:120] == root.raised.message[:120] != ""
     return not {match.error.id for match in root.matches}.isdisjoint(match.error.id for match in earlier.matches)
-
-
-def _is_led_by(root: LogFailure, lasting: LogFailure) -> bool:
-    """Whether an error of a kind that ends programs later is the cause of a failure."""
-    if follows(root, lasting) or _is_about_the_same(root, lasting):
-        return True
-    is_near = -_MAX_LINES_BEHIND <= root.line - lasting.line <= _MAX_LINES_TO_REASON
-    return root.is_echo and not lasting.is_echo and is_near
-
-
-def follows(failure: LogFailure, earlier: LogFailure) -> bool:
-    """Whether an error is one that follows from another one, as its entry or the state of the GPU says."""
-    if earlier.match is None:
-        return False
-    if earlier.match.error.context is ContextState.RESET and failure.match is not earlier.match:
-        return _may_be_hardware(failure)
-    if failure.match is None:
-        return False
-    case = case_of(failure.match.error, failure.match.text, failure.match.values)
-    ids = (error_id for error_id, when in failure.match.error.follows if not when or condition(when)(case))
-    return earlier.match.error.id in ids
-
-
-def may_lead_to(notice: Match, root: LogFailure) -> bool:
-    """Whether a notice may be the reason of a failure: it is of a kind that ends programs later, or names the same."""
-    known = LogFailure(FailureKind.KNOWN, notice.line, notice.text, notice.rank, matches=(notice,))
-    package = "" if root.raised is None or len(root.raised.package) < _MIN_OBJECT else root.raised.package
-    is_named = _is_about_the_same(root, known) or (bool(package) and package in notice.text)
-    is_later = notice.error.is_leading and not notice.error.is_echo
-    return is_later or (_are_of_one_rank(known, root) and is_named)
-
-
-def _is_about_the_same(failure: LogFailure, earlier: LogFailure) -> bool:
-    """Whether both name the same address, port, file or GPU, or both say that a value is not a number."""
-    one, other = (
-        {word.lower() for word in _NOT_A_NUMBER.findall(item.text)}
-        | {word for word in _OBJECT.findall(item.text) if len(word) >= _MIN_OBJECT}
-        for item in (failure, earlier)
-    )
-    return failure.match is None and not one.isdisjoint(other)
-
-
-def _may_be_hardware(failure: LogFailure) -> bool:
-    """Whether a failure can follow from one of the GPU: not if it is about the values or the memory of the program."""
-    if failure.match is not None:
-        return failure.match.error.context not in {ContextState.ALIVE, ContextState.RESET}
-    return _class_of(failure) not in _PROBES
 
 
 def _ignored(root: LogFailure, reading: LogReading) -> tuple[Notice, ...]:

@@ -49,6 +49,12 @@ NAMED: Final[Mapping[str, _Test]] = {
     "trains": lambda case: case.program not in PROGRAMS or PROGRAMS[case.program].trains,
 }
 """Conditions that need more than a comparison."""
+_COMPARISONS: Final[Mapping[str, Callable[[str, Sequence[str]], bool]]] = {
+    "is": lambda value, wanted: value in wanted,
+    "in": lambda value, wanted: value in wanted,
+    "has": lambda value, wanted: any(map(value.__contains__, wanted)),
+    "matches": lambda value, wanted: lazy_pattern(wanted[0]).fullmatch(value) is not None,
+}
 _TOKEN: Final = lazy_pattern(r'\s*("(?:[^"\\]|\\.)*"|[(),]|\{\w+\}|[^\s(),"]+|")')
 _JOINTS: Final = frozenset({"", "and", "or", ")", ","})
 
@@ -141,14 +147,10 @@ class FixCondition:
         operator = self._take()
         if operator == "exists":
             return lambda case: slot in case.values
-        wanted = self._list() if operator in {"is", "in", "has"} else [self._take()]
-        if operator in {"is", "in"}:
-            return lambda case: str(case.values.get(slot, "")) in wanted
-        if operator == "has":
-            return lambda case: any(text in str(case.values.get(slot, "")) for text in wanted)
-        if operator == "matches":
-            form = lazy_pattern(wanted[0])
-            return lambda case: form.fullmatch(str(case.values.get(slot, ""))) is not None
+        wanted = self._list()
+        if operator in _COMPARISONS:
+            compared = _COMPARISONS[operator]
+            return lambda case: compared(str(case.values.get(slot, "")), wanted)
         if operator not in {"<", ">"}:
             raise self._error("no comparison", operator)
         limit, sign = wanted[0], 1 if operator == ">" else -1

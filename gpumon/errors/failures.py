@@ -13,9 +13,10 @@ from gpumon.errors.candidate import PatternHit
 from gpumon.errors.entry import ContextState
 from gpumon.errors.match import Match, is_warning, match_of, timestamp_at
 from gpumon.errors.patterns import LetterWords
+from gpumon.errors.raised import Raised
 from gpumon.errors.reading import FailureKind, LogFailure, NumberedLine
 from gpumon.errors.scan import LogBlock
-from gpumon.errors.tracebacks import CAUGHT_ABOVE, Raised, exceptions
+from gpumon.errors.tracebacks import CAUGHT_ABOVE, exceptions
 
 _MAX_TEXT: Final = 400
 _MAX_LINES_PER_SIGN: Final = 512
@@ -192,8 +193,9 @@ def _with_announced(block: LogBlock, position: int) -> str:
     """A line, with the one below it if it only announces that, as those of CMake, R and jest do."""
     rows = block.by_rank
     row, text = rows.rows[position], block.texts[position].strip()
-    below = rows.texts[row + 1 : min(row + _LINES_AFTER, rows.of_rank(row).stop)] if _ANNOUNCES.is_in(text) else ()
-    announced = next((line.strip() for line in below if line.strip()), "")
+    below = range(row + 1, min(row + _LINES_AFTER, rows.of_rank(row).stop)) if _ANNOUNCES.is_in(text) else ()
+    said = (rows.texts[other].strip() for other in below if not signs.WARNING.is_in(rows.lines[other]))
+    announced = next(filter(None, said), "")
     return text if announced.startswith("Traceback") else f"{text} {announced}".strip()
 
 

@@ -10,7 +10,6 @@ import string
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -109,19 +108,15 @@ def parse(text: str, where: str, line: int = 1) -> KnownError:
     words = head.head.split()
     if head.keyword != "error" or len(words) < 4 or words[-2] != "context" or not _KINDS.issuperset(words[1:-2]):
         raise head.fail("not: error ID KIND context STATE")
-    by_keyword: dict[str, list[_Field]] = {keyword: [] for keyword in FIELDS}
+    several: dict[str, list[_Field]] = {keyword: [] for keyword in FIELDS}
     for some in fields:
-        if some.keyword not in FIELDS:
-            raise some.fail(f"no field is called {some.keyword!r}")
-        if some.keyword in _SINGLE and by_keyword[some.keyword]:
-            raise some.fail(f"a second {some.keyword!r}")
-        by_keyword[some.keyword].append(some)
-    texts = {name: " ".join(some.text for some in by_keyword[name]) for name in _SINGLE}
-    for name in _REQUIRED:
-        if not texts[name]:
-            raise head.fail(f"{words[0]} has no {name!r}")
-    causes = [some.with_condition()[1:] for some in by_keyword["cause"]]
-    more = chain.from_iterable(map(_fixes, by_keyword["more"]))
+        if some.keyword not in FIELDS or (some.keyword in _SINGLE and several[some.keyword]):
+            raise some.fail(f"{'a second' if some.keyword in FIELDS else 'no field is called'} {some.keyword!r}")
+        several[some.keyword].append(some)
+    texts = {name: some[0].text if some else "" for name, some in several.items()}
+    if missing := [name for name in _REQUIRED if not texts[name]]:
+        raise head.fail(f"{words[0]} has no {missing[0]!r}")
+    causes = [some.with_condition()[1:] for some in several["cause"]]
     context = ContextState(words[-1])
     return KnownError(
         id=words[0],
@@ -132,18 +127,18 @@ def parse(text: str, where: str, line: int = 1) -> KnownError:
         wordings=tuple(_wording(some) for some in fields if some.keyword in FLAGS),
         causes=tuple(text for condition, text in causes if not condition),
         causes_when=tuple(pair for pair in causes if pair[0]),
-        fixes=tuple(chain.from_iterable(_fixes(some) for some in fields if some.keyword in {"fix", "use"})),
+        fixes=tuple(fix for some in fields if some.keyword in {"fix", "use"} for fix in _fixes(some)),
         empty_cache=texts["cache"] or shared_texts("cache").get(context.value, shared_texts("cache")["other"]),
-        see_more=tuple(filter(None, (filled(fix, {}) for fix in more))),
-        sources=tuple(some.text for some in by_keyword["source"]),
+        see_more=tuple(filter(None, (filled(fix, {}) for some in several["more"] for fix in _fixes(some)))),
+        sources=tuple(some.text for some in several["source"]),
         said_by=texts["seen"],
         is_echo="echo" in words[1:-2],
         is_warning="notice" in words[1:-2],
         has_one_reason=bool(texts["reasons"]),
         is_leading=bool(texts["leads"]),
-        follows=tuple(chain.from_iterable(_pairs(some, " when ") for some in by_keyword["follows"])),
+        follows=tuple(pair for some in several["follows"] for pair in _pairs(some, " when ")),
         program=texts["program"],
-        borrowed=tuple(chain.from_iterable(_pairs(some, " from ") for some in by_keyword["values"])),
+        borrowed=tuple(pair for some in several["values"] for pair in _pairs(some, " from ")),
         facts=tuple(texts["facts"].split()),
         host=tuple(texts["host"].split()),
     )
@@ -202,41 +197,30 @@ def _filled(text: str, values: Values, *, is_code: bool) -> str | None:
 
 
 def _wording(some: _Field) -> Wording:
-    flags, text = [], some.head
+    flags, text = set(), some.head
     while (word := text.partition(" ")[0]) in FLAGS[some.keyword]:
-        flags.append(word)
+        flags.add(word)
         text = text.partition(" ")[2].lstrip()
-    regex = text if some.keyword == "says/" else _regex_of(text, some)
-    if "word" in flags:
-        regex = rf"\b{regex}\b"
-    if "start" in flags:
-        regex = f"^{regex}"
-    raised_in = next((flag.removeprefix("in-") for flag in flags if flag in _RAISED), "")
-    return Wording(regex, "case" in flags, raised_in, "at-end" in flags)
+    regex = text if some.keyword == "says/" else _PART.sub(lambda part: _part_regex(part, some), text)
+    regex = rf"\b{regex}\b" if "word" in flags else f"^{regex}" if "start" in flags else regex
+    return Wording(regex, "case" in flags, "".join(flags & _RAISED).removeprefix("in-"), "at-end" in flags)
 
 
-def _regex_of(text: str, some: _Field) -> str:
-    """The regular expression for a literal text with slots."""
-
-    def regex(part: re.Match[str]) -> str:
-        name = part["plain"] or part["name"]
-        if name is None:
-            return re.escape(part["text"] or part[0][0])
-        inner = _slot_regex(part["type"] or "word", some)
-        return f"(?P<{name}>{inner})" if name else inner
-
-    return _PART.sub(regex, text)
-
-
-def _slot_regex(kind: str, some: _Field) -> str:
+def _part_regex(part: re.Match[str], some: _Field) -> str:
+    """The regular expression for a part of a text: literal, or a slot."""
+    name, kind = part["plain"] or part["name"], part["type"] or "word"
+    if name is None:
+        return re.escape(part["text"] or part[0][0])
+    short = kind.rstrip(string.digits)
+    piece = shared_texts("slot").get(short) or shared_texts("piece").get(kind)
     if "|" in kind:
-        choices = [re.escape(choice) for choice in kind.split("|")]
-        return f"(?:{'|'.join(choices[:-1])})?" if not choices[-1] else f"(?:{'|'.join(choices)})"
-    name = kind.rstrip(string.digits)
-    piece = shared_texts("slot").get(name) or shared_texts("piece").get(kind)
-    if piece is None:
+        choices = "|".join(map(re.escape, filter(None, kind.split("|"))))
+        piece = f"(?:{choices}){'?' if kind.endswith('|') else ''}"
+    elif piece is None:
         raise some.fail(f"no type of slots is called {kind!r}")
-    return piece if name == kind else _MAXIMUM.sub(kind[len(name) :], piece)
+    elif short != kind and short in shared_texts("slot"):
+        piece = _MAXIMUM.sub(kind[len(short) :], piece)
+    return f"(?P<{name}>{piece})" if name else piece
 
 
 @cache

@@ -15,10 +15,11 @@ from gpumon.errors.memory_cause import MemoryCause, is_first_step, is_one_tensor
 from gpumon.errors.memory_message import MemoryMessage, read_memory_message
 from gpumon.errors.prefixes import Timestamp, timestamp_of
 from gpumon.errors.programs import PROGRAMS, signs_in
+from gpumon.errors.raised import TRACEBACK
 from gpumon.errors.rank import case_of, causes_of, fixes_of, names_of
 from gpumon.errors.scan import STAMPED_LINES, LogBlock
 from gpumon.errors.signs import WARNING, has_information_level
-from gpumon.errors.tracebacks import CAUGHT_ABOVE, TRACEBACK
+from gpumon.errors.tracebacks import CAUGHT_ABOVE
 
 _MAX_FIXES: Final = 8
 """More are a list to search in, not an answer."""

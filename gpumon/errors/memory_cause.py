@@ -8,7 +8,7 @@ from typing import Final
 from gpumon.core.text_table import table
 from gpumon.core.units import bytes_text
 from gpumon.errors.lazy_pattern import lazy_pattern
-from gpumon.errors.memory_message import MemoryMessage
+from gpumon.errors.memory_message import SIZES, MemoryMessage
 from gpumon.errors.signs import sign
 
 _LARGE_SHARE: Final = 0.02
@@ -18,7 +18,8 @@ _SCATTERED_SHARE: Final = 0.05
 _HUGE_SHARE: Final = 0.25
 """A single request for more than this share of the GPU is one tensor that may be avoided."""
 _UNKNOWN_TOTAL: Final = 1 << 60
-_SIZES: Final = ("asked", "total", "free", "allowed", "held", "allocated", "unallocated", "foreign", "unexplained")
+_LIMITED_SHARE: Final = 0.9
+"""A process that may use more than this share of the GPU fills it: raising its limit gains nothing."""
 _OTHERS_SHARE: Final = 0.05
 _OTHERS_BYTES: Final = 1 << 30
 """Other processes that hold less than these bytes or this share are only contexts and displays, not the cause.
@@ -28,8 +29,6 @@ The same number of bytes is left for this process's own context and libraries, i
 
 _PROGRESS: Final = lazy_pattern(r"(?<![\d/])(?P<done>\d{1,8})/\d{1,8} \[\d\d:\d\d")
 """How tqdm prints complete steps and all steps."""
-_SLOT: Final = lazy_pattern(r"\{(\w+)\}")
-"""Where a sentence of `memory.txt` has a size."""
 _PREPARATION: Final = sign("preparation")
 """Labels of progress bars before a training run starts."""
 _LATER: Final = sign("later epoch")
@@ -62,7 +61,8 @@ def is_first_step(lines: Iterable[str]) -> bool:
 
 def _cause_of(message: MemoryMessage) -> MemoryCause:
     total, free = message.total, message.free
-    if message.allowed is not None and message.allowed < min(total or _UNKNOWN_TOTAL, message.held + message.asked):
+    limit = min(_LIMITED_SHARE * (total or _UNKNOWN_TOTAL), message.held + message.asked)
+    if message.allowed is not None and message.allowed < limit:
         return MemoryCause.CAP
     if total is None or free is None or message.held > total:
         return MemoryCause.UNKNOWN if total is None or free is None else MemoryCause.TOO_BIG
@@ -79,20 +79,13 @@ def _cause_of(message: MemoryMessage) -> MemoryCause:
     return MemoryCause.LEAK if (message.allocated or 0) >= total / 2 else MemoryCause.UNKNOWN
 
 
-def value_rows(message: MemoryMessage) -> Iterator[tuple[str, str]]:
-    """The sizes in the message, as labels and texts."""
-    rows = (
-        ("requested", message.asked),
-        ("GPU memory in total", message.total),
-        ("free", message.free),
-        ("held by other processes" if message.own or message.others else "not in this process's pool", message.foreign),
-        ("held by this process", message.own),
-        ("allowed for this process", message.allowed),
-        ("in live tensors", message.allocated),
-        ("of that in CUDA graphs", message.private_pools),
-        ("reserved, unallocated", message.unallocated),
-    )
-    yield from ((name, bytes_text(value)) for name, value in rows if value is not None)
+def value_rows(message: MemoryMessage, **more: int | None) -> Iterator[tuple[str, str]]:
+    """The sizes in the message, and others, as the labels of `memory.txt` and texts."""
+    sizes = {name: getattr(message, name) for name in SIZES} | more
+    kinds = "foreign" if message.own or message.others else "outside"
+    labels = {name.removeprefix("label "): text for name, text in _sentences().items() if name.startswith("label ")}
+    known = ((kinds if name == "foreign" else name, size) for name, size in sizes.items() if size is not None)
+    yield from ((labels[name], bytes_text(size)) for name, size in known if name in labels)
 
 
 @cache
@@ -104,7 +97,7 @@ def _sentences() -> Mapping[str, str]:
 def memory_sentence(name: str, message: MemoryMessage, **more: float | str | None) -> str:
     """A sentence of `memory.txt` with the sizes of a message, and others."""
     holders = ", ".join(f"process {pid}: {bytes_text(held)}" for pid, held in message.others)
-    sizes = {name: getattr(message, name) for name in _SIZES} | more
+    sizes = {name: getattr(message, name) for name in (*SIZES, "held", "unexplained")} | more
     texts = {name: size if isinstance(size, str) else bytes_text(size) for name, size in sizes.items()}
     others = f"{texts['foreign']} ({holders})" if holders else texts["foreign"]
     return _sentences()[name].format(**texts, others=others)
@@ -136,17 +129,3 @@ def _too_big_sentence(message: MemoryMessage) -> str:
 def is_one_tensor(message: MemoryMessage | None) -> bool:
     """Whether the request is so large that it is one tensor, which may be avoided."""
     return message is not None and message.asked >= _HUGE_SHARE * (message.total or _UNKNOWN_TOTAL)
-
-
-def written_memory_message(message: MemoryMessage, gpu: int, *, is_async: bool) -> str:
-    """The message as PyTorch prints it for a GPU, by its CUDA ordinal, on one line with the sizes that are known."""
-    sizes = {name: getattr(message, name) for name in _SIZES}
-    texts = {name: _written(size) for name, size in sizes.items() if size is not None} | {"gpu": str(gpu)}
-    parts = _sentences()["written async" if is_async else "written"].split(" | ")
-    return " ".join(part.format(**texts) for part in parts if texts.keys() >= set(_SLOT.findall(part)))
-
-
-def _written(size: int) -> str:
-    """A size as PyTorch prints it."""
-    unit = min(3, max(0, (size.bit_length() - 1) // 10))
-    return f"{size} bytes" if unit == 0 else f"{size / (1 << 10 * unit):.2f} {'KMG'[unit - 1]}iB"

@@ -38,7 +38,7 @@ _NO_LIMIT: Final = 1 << 60
 """The cudaMallocAsync backend prints 16384 PiB, the largest 64-bit number, if no limit is set."""
 _OTHER: Final = _pattern(r"Process (\d+) has SIZE memory in use")
 _JSON_NAMES: Final = {"foreign": "other_processes", "unallocated": "reserved_unallocated"}
-_SIZES: Final = ("asked", "total", "free", "foreign", "own", "allowed", "allocated", "private_pools", "unallocated")
+SIZES: Final = ("asked", "total", "free", "foreign", "own", "allowed", "allocated", "private_pools", "unallocated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class MemoryMessage:
 
     def sizes(self) -> dict[str, int]:
         """The known sizes, under the names of the JSON document."""
-        values = {name: getattr(self, name) for name in _SIZES}
+        values = {name: getattr(self, name) for name in SIZES}
         return {f"{_JSON_NAMES.get(name, name)}_bytes": value for name, value in values.items() if value is not None}
 
 

@@ -13,10 +13,10 @@ from gpumon.errors.load import shared_fixes, shared_texts
 from gpumon.errors.match import Match
 from gpumon.errors.memory_cause import MemoryCause, cause_sentence, value_rows
 from gpumon.errors.prefixes import Timestamp
+from gpumon.errors.raised import TracebackFrame
 from gpumon.errors.rank import case_of, fixes_of
 from gpumon.errors.reading import LogFailure, NumberedLine
 from gpumon.errors.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
-from gpumon.errors.tracebacks import TracebackFrame
 
 _CONTEXTS: Final = {
     ContextState.ALIVE: "The process can continue if it catches the error: its CUDA context is intact.",

@@ -12,7 +12,7 @@ from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import ERRORS, shared_fixes
 from gpumon.errors.match import Match, OomReport
-from gpumon.errors.memory_cause import MemoryCause, cause_sentence, memory_sentence, written_memory_message
+from gpumon.errors.memory_cause import MemoryCause, cause_sentence, memory_sentence, value_rows
 from gpumon.errors.oom_cause import OomFindings
 from gpumon.errors.oom_memory import IdleMemory
 from gpumon.errors.prefixes import ClockKind, Timestamp
@@ -38,7 +38,7 @@ def explain_oom(file: OomFile) -> Explanation:
     match = Match(
         error=_error(findings),
         line=1,
-        text=written_memory_message(findings.message, file.ordinal, is_async=file.is_async),
+        text=f"CUDA out of memory. Tried to allocate {bytes_text(file.asked_bytes)}.",
         rank=file.rank,
         ranks=() if file.rank is None else (file.rank,),
         timestamp=timestamp,
@@ -98,20 +98,13 @@ def _entry(file: OomFile) -> KnownError:
 def _rows(findings: OomFindings) -> Iterator[tuple[str, str]]:
     file, message, idle, statistics = findings.file, findings.message, findings.idle, findings.file.statistics
     yield "GPU", f"cuda:{file.ordinal}" + (f", {file.device_name}" if file.device_name else "")
-    sizes = (
-        ("requested", message.asked),
-        ("size of the GPU", message.total),
-        ("free", message.free),
-        ("limit of this process", message.allowed),
-        ("outside of PyTorch", findings.message.foreign),
-        ("reserved by PyTorch", None if statistics is None else statistics.reserved_bytes),
-        ("in live tensors", message.allocated),
-        ("reserved, in no tensor", message.unallocated),
-        ("largest piece of that", idle.largest or None),
-        ("freed, waiting for stream", None if statistics is None else statistics.freed_waiting_bytes or None),
-        ("in private pools", idle.private_reserved or None),
+    yield from value_rows(
+        message,
+        reserved=None if statistics is None else statistics.reserved_bytes,
+        largest=idle.largest or None,
+        waiting=None if statistics is None else statistics.freed_waiting_bytes or None,
+        private=idle.private_reserved or None,
     )
-    yield from ((name, bytes_text(value)) for name, value in sizes if value is not None)
     if findings.trend is not None and findings.trend.retries_count is not None:
         yield "cache freed", f"{times_text(findings.trend.retries_count)} in the last {findings.trend.seconds:.0f} s"
     yield from ((name, value) for name, value in file.settings.items() if name.startswith("PYTORCH") and value)
@@ -120,10 +113,9 @@ def _rows(findings: OomFindings) -> Iterator[tuple[str, str]]:
 def _values(findings: OomFindings) -> dict[str, int | str]:
     """The values under the names of the JSON document."""
     file, idle = findings.file, findings.idle
-    values = findings.message.sizes()
-    values.pop("other_processes_bytes", None)  # memory outside of the allocator may also be in this process
     named = {
-        **values,
+        **findings.message.sizes(),
+        "other_processes_bytes": None,  # memory outside of the allocator may also be in this process
         "outside_allocator_bytes": findings.message.foreign,
         "idle_scattered_bytes": idle.scattered,
         "idle_elsewhere_bytes": idle.elsewhere,
@@ -166,20 +158,10 @@ def _sentence(name: str, findings: OomFindings) -> str:
     message, idle, trend, statistics = findings.message, findings.idle, findings.trend, findings.file.statistics
     alone = "without others" if findings.excess_outside < _MIN_EXCESS_BYTES else "with others"
     reason = "too_big alone" if findings.fits_alone else f"too_big {alone}"
-    of_trend: dict[str, float | str | None] = (
-        {}
-        if trend is None
-        else {
-            "seconds": f"{trend.seconds:.0f}",
-            "rate": trend.bytes_per_minute,
-            "highest": trend.highest_bytes,
-            "loading": ", or it was still loading a model that is too big" if trend.only_rises else "",
-        }
-    )
     return memory_sentence(
         name,
         message,
-        outside=findings.message.foreign,
+        outside=message.foreign,
         scattered=idle.scattered,
         pieces=f"{idle.pieces or 0:,}",
         largest=idle.largest,
@@ -190,26 +172,30 @@ def _sentence(name: str, findings: OomFindings) -> str:
         wanted=findings.wanted,
         failures=times_text(findings.failures - 1),
         rescues=times_text(findings.rescues),
-        reason=memory_sentence(reason, message, outside=findings.message.foreign),
-        **of_trend,
+        reason=memory_sentence(reason, message, outside=message.foreign),
+        seconds=None if trend is None else f"{trend.seconds:.0f}",
+        rate=None if trend is None else trend.bytes_per_minute,
+        highest=None if trend is None else trend.highest_bytes,
+        loading=", or it was still loading a model that is too big" if trend is not None and trend.only_rises else "",
     )
 
 
 def _measured(findings: OomFindings) -> str:
     """The sentence about a cause of which the file shows more than the text of the error; empty if it does not."""
-    cause, name = findings.cause, f"measured {findings.cause.value}"
-    if cause is MemoryCause.FRAGMENTATION:
-        return "measured misplaced" if findings.is_misplaced else name if findings.idle.pieces else ""
-    if cause is MemoryCause.TOO_BIG and findings.is_impossible:
+    name = f"measured {findings.cause.value}"
+    if findings.cause is MemoryCause.FRAGMENTATION and findings.is_misplaced:
+        return "measured misplaced"
+    if findings.cause is MemoryCause.TOO_BIG and findings.is_impossible:
         return "measured impossible"
-    if cause is MemoryCause.LEAK and findings.lacked_only_growth:
+    if findings.cause is MemoryCause.LEAK and findings.lacked_only_growth:
         return "measured leak growth"
     is_shown = {
         MemoryCause.CAP: False,
         MemoryCause.UNKNOWN: findings.would_fit,
         MemoryCause.LEAK: findings.trend is not None,
+        MemoryCause.FRAGMENTATION: bool(findings.idle.pieces),
     }
-    return name if is_shown.get(cause, True) else ""
+    return name if is_shown.get(findings.cause, True) else ""
 
 
 def _places(idle: IdleMemory) -> str:

@@ -1,6 +1,8 @@
 """Failures that a run has not survived so far, and what is printed behind them."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
 from typing import Final
@@ -8,12 +10,14 @@ from typing import Final
 from gpumon.errors import signs
 from gpumon.errors.entry import ContextState
 from gpumon.errors.failures import is_lasting
-from gpumon.errors.reading import FailureKind, LogFailure
+from gpumon.errors.reading import FailureKind, LogFailure, Notice
 
+_MAX_SURVIVED: Final = 256
+_BUFFERED_CHARACTERS: Final = 10_000
+"""What a program has printed may reach a log behind its traceback: its buffer of 8 KiB is written when it ends."""
+_BUFFERED_BY_RANKS: Final = 80_000
 _MAX_ORDINARY: Final = {FailureKind.LOGGED: 40, FailureKind.REPORTED: 40, FailureKind.KNOWN: 400}
 """Ordinary lines after which an error that is only a line of text was not the end."""
-_EXECUTED: Final = "<string>"
-"""The file of code that the program itself executes: it goes on if it prints anything after an exception of it."""
 _MAX_BEHIND_CAUGHT: Final = 40
 """Lines behind an exception that a program caught and printed, after which it goes on whatever they say."""
 INFORMATION_WEIGHT: Final = 25
@@ -22,6 +26,9 @@ _MIN_UNBUFFERED: Final = 10
 _OF_WARNING: Final = 5
 """How many lines of a logger a warning of Python counts."""
 _PYTHON_WARNING, _AFTER_CRASH = signs.sign("python warning"), signs.sign("after crash")
+_COMMAND_LINE, _TOOL = signs.sign("command line"), signs.sign("tool")
+_MAX_BEHIND_TOOL: Final = 3
+"""Ordinary lines behind what a tool of a shell says; the script goes on with its next line."""
 
 
 @dataclass(slots=True)
@@ -63,7 +70,7 @@ class OpenFailure:
     @property
     def ends(self) -> bool:
         """Whether it ended the program, so that what is started now is another run."""
-        return self.failure.kind is FailureKind.ENDED or self.is_uncaught
+        return self.failure.kind is FailureKind.ENDED or self.is_uncaught or _COMMAND_LINE.is_in(self.failure.text)
 
 
 @dataclass(slots=True)
@@ -86,26 +93,112 @@ class OutputBehind:
             self.unbuffered += _OF_WARNING if _PYTHON_WARNING.is_in(line) else signs.is_information(line)
 
 
-def is_going_on(some: Sequence[OpenFailure], output: OutputBehind, *, is_buffered: bool, has_ranks: bool) -> bool:
-    """Whether a program printed more behind the last failure than one that ends does."""
-    failures = [item.failure for item in some]
-    is_caught = bool(failures) and failures[-1].raised is not None and not any(item.ends for item in some)
-    if not is_buffered or (is_caught and output.lines > _MAX_BEHIND_CAUGHT):
-        return not any(ends_process(failure) or failure.is_report for failure in failures)
-    if output.unbuffered < _MIN_UNBUFFERED or has_ranks:
-        return False
-    raised = [failure.raised for failure in failures if not signs.is_of_shell(failure.text)]
-    return all(item is not None and item.is_of_script for item in raised)
-
-
-def max_ordinary(failure: LogFailure) -> float:
+def _max_ordinary(failure: LogFailure) -> float:
     """The ordinary lines that may follow behind an end; if it is certain, they prove nothing."""
-    raised = failure.raised
-    is_executed = raised is not None and raised.frame is not None and raised.frame.file == _EXECUTED
-    return 1 if raised is not None and is_executed and not raised.is_uncaught else _MAX_ORDINARY.get(failure.kind, inf)
+    if failure.kind is FailureKind.REPORTED and _TOOL.is_in(failure.text):
+        return _MAX_BEHIND_TOOL
+    return _MAX_ORDINARY.get(failure.kind, inf)
 
 
 def ends_process(failure: LogFailure) -> bool:
     """Whether a process hardly goes on after a failure: it was killed, or its CUDA context is dead."""
     is_dead = any(is_lasting(match) or match.error.context is ContextState.DEAD for match in failure.matches)
     return is_dead or (failure.ended is not None and failure.ended.is_reason)
+
+
+class OpenFailures:
+    """The failures that the last run has not survived so far, and those that any run survived.
+
+    Args:
+        ranks: The ranks that the log names.
+    """
+
+    def __init__(self, ranks: AbstractSet[int]) -> None:
+        self.items: list[OpenFailure] = []
+        self.survived: list[Notice] = []
+        self.counts: Counter[tuple[object, ...]] = Counter()
+        self.has_ended = self.may_start = False
+        self._ranks = ranks
+        self._lines: dict[int | None, LinesBehind] = {}
+        self._output = OutputBehind()
+
+    @property
+    def buffered(self) -> int:
+        """Characters that may stand in buffers when a process ends."""
+        return _BUFFERED_BY_RANKS if self._ranks else _BUFFERED_CHARACTERS
+
+    def fail(self) -> None:
+        """Counts what is printed behind the last failure from here on."""
+        self._output = OutputBehind()
+
+    def add(self, failure: LogFailure, offset: int, key: tuple[object, ...]) -> None:
+        """Adds a failure."""
+        if not self.items:
+            self._lines.clear()
+        behind = self._lines.setdefault(failure.rank, LinesBehind())
+        limit = behind.ordinary + _max_ordinary(failure)
+        behind.max_ordinary = min(behind.max_ordinary, limit)
+        self.items.append(OpenFailure(failure, offset, key, behind, limit, behind.written))
+        self.has_ended |= self.items[-1].ends
+        self.may_start |= self.has_ended or failure.kind is FailureKind.RAISED
+
+    def count(self, line: str, rank: int | None) -> None:
+        """Counts what is printed behind failures."""
+        for lines in self._lines_of(rank):
+            lines.written += len(line)
+        before = self._output.written
+        self._output.add(line)
+        if before <= _BUFFERED_BY_RANKS < self._output.written and self.is_going_on():
+            self.survive(bool)
+
+    def ordinary(self, rank: int | None, weight: int) -> None:
+        """Counts a line that is neither progress nor a failure; one of a logger counts several times."""
+        is_over = False
+        for lines in self._lines_of(rank):
+            lines.ordinary += weight
+            is_over |= lines.ordinary > lines.max_ordinary
+        if is_over:
+            self.survive(lambda item: item.lines.ordinary > item.max_ordinary)
+
+    def _lines_of(self, rank: int | None) -> Iterable[LinesBehind]:
+        """The counts of all ranks that a line of a rank, or of any, may be of."""
+        some = (self._lines.get(None), self._lines.get(rank))
+        return self._lines.values() if rank is None else filter(None, some)
+
+    def is_going_on(self) -> bool:
+        """Whether a program printed more behind the last failure than one that ends does."""
+        failures, output = [item.failure for item in self.items], self._output
+        is_caught = bool(failures) and failures[-1].raised is not None and not self.has_ended
+        if output.written > self.buffered or (is_caught and output.lines > _MAX_BEHIND_CAUGHT):
+            return not any(ends_process(failure) or failure.is_report for failure in failures)
+        if output.unbuffered < _MIN_UNBUFFERED or self._ranks:
+            return False
+        raised = [failure.raised for failure in failures if not signs.is_of_shell(failure.text)]
+        return all(item is not None and item.is_of_script for item in raised)
+
+    def survive(self, is_survived: Callable[[OpenFailure], bool]) -> None:
+        """Closes the failures that the run survived."""
+        items, self.items = self.items, []
+        self.has_ended = self.may_start = False
+        for lines in self._lines.values():
+            lines.max_ordinary = inf
+        for item in items:
+            if is_survived(item):
+                self.counts.pop(item.key, None)
+                self.keep(item.failure)
+                continue
+            self.items.append(item)
+            self.has_ended |= item.ends
+            self.may_start |= self.has_ended or item.failure.kind is FailureKind.RAISED
+            item.lines.max_ordinary = min(item.lines.max_ordinary, item.max_ordinary)
+
+    def keep(self, failure: LogFailure) -> None:
+        """Keeps a failure that was survived as a notice."""
+        if len(self.survived) < _MAX_SURVIVED:
+            title = failure.match.error.title if failure.match else failure.first_text
+            self.survived.append(Notice(title, failure.line, failure.match))
+
+    def clear(self) -> None:
+        """Closes all of them, because another run starts."""
+        self.survive(bool)
+        self.counts.clear()

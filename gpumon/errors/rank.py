@@ -10,7 +10,7 @@ from typing import Final
 
 from gpumon.errors.conditions import Case, condition
 from gpumon.errors.entry import Code, Fix, KnownError, Values
-from gpumon.errors.facts.hosts import address
+from gpumon.errors.facts.messages import address
 from gpumon.errors.facts.platforms import NOTEBOOK, WINDOWS, for_notebook, for_windows, is_for_linux
 from gpumon.errors.load import filled
 from gpumon.errors.programs import PROGRAMS

@@ -5,11 +5,9 @@ launcher starts the program again, or the log says that the run ended well. What
 its last run ended.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
-from math import inf
 from operator import attrgetter
 from typing import Final
 
@@ -27,33 +25,23 @@ from gpumon.errors.failures import (
 )
 from gpumon.errors.find import ErrorFinder
 from gpumon.errors.match import Match, lines_near, timestamp_at
-from gpumon.errors.open_failures import (
-    INFORMATION_WEIGHT,
-    LinesBehind,
-    OpenFailure,
-    OutputBehind,
-    ends_process,
-    is_going_on,
-    max_ordinary,
-)
+from gpumon.errors.open_failures import INFORMATION_WEIGHT, OpenFailure, OpenFailures, ends_process
 from gpumon.errors.programs import programs_in
+from gpumon.errors.raised import Raised
 from gpumon.errors.ranks import SIGNS, RankWork, with_line
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, Run
 from gpumon.errors.scan import LogBlock, blocks
-from gpumon.errors.tracebacks import Raised
 
 _MAX_OPEN: Final = 4096
 """Open failures that are kept: those of thousands of ranks, each with its own."""
-_MAX_SURVIVED: Final = 256
 _MAX_RUNS: Final = 256
 _MAX_PROCESSES: Final = 64
 _MAX_ECHOED: Final = 64
 """Times that the same error of the same rank is read while it is open; after that, it is only counted."""
 _LAST_LINES: Final = 5
 _END_LINES: Final = 3
-_BUFFERED_CHARACTERS: Final = 10_000
-"""What a program has printed may reach a log behind its traceback: its buffer of 8 KiB is written when it ends."""
-_BUFFERED_BY_RANKS: Final = 80_000
+_LAST_WORDS: Final = 2
+"""Lines at the end of a log that may say why the program gave up."""
 _MIN_PROGRESS: Final = 3
 _MIN_PROGRESS_OF_OTHERS: Final = 20
 _LATER_SECONDS: Final = 60.0
@@ -67,7 +55,6 @@ _MIN_AGAIN: Final = 2
 _MAX_PASTED_LINES: Final = 12
 _IGNORED: Final = signs.sign("ignored")
 _MAX_LINES_BEFORE: Final = 512
-_OF_PROCESS: Final = frozenset({FailureKind.RAISED, FailureKind.ENDED})
 _RANK_SIGNS: Final = with_letters(SIGNS)
 _NO_DIGITS: Final = str.maketrans("", "", "0123456789")
 
@@ -78,11 +65,7 @@ class LogReader:
     def __init__(self, finder: ErrorFinder) -> None:
         self._finder = finder
         self._reading = LogReading()
-        self._open: list[OpenFailure] = []
-        self._has_ended = self._may_start = False
-        self._lines: dict[int | None, LinesBehind] = {}
-        self._counts: Counter[tuple[object, ...]] = Counter()
-        self._survived: list[Notice] = []
+        self._open = OpenFailures(self._reading.ranks)
         self._notices: dict[str, Notice] = {}
         self._lasting: dict[tuple[str, int | None], LogFailure] = {}
         self._run_start = 1
@@ -90,7 +73,6 @@ class LogReader:
         self._first_lines: set[str] = set()
         self._again = 0
         self._characters = 0
-        self._output = OutputBehind()
         self._at_end: Match | None = None
 
     def read(self, chunks: Iterable[bytes]) -> LogReading:
@@ -99,28 +81,36 @@ class LogReader:
         for block in blocks(chunks):
             self._add(block)
         reading.is_cut = block is not None and not block.is_complete and _is_cut(block.lines)
-        if self._is_going_on():
-            self._survive(bool)
+        if self._open.is_going_on():
+            self._open.survive(bool)
         self._split()
-        reading.open = [item.failure for item in self._open]
+        reading.open = [item.failure for item in self._open.items] or self._last_words()
         reading.runs.append(Run(self._run_start, reading.lines, reading.open[-1] if reading.open else None))
         reading.lasting = list(self._lasting.values())
-        reading.notices = sorted((*self._notices.values(), *self._survived), key=attrgetter("line"))
+        reading.notices = sorted((*self._notices.values(), *self._open.survived), key=attrgetter("line"))
         reading.hang = self._hang()
         return reading
 
     def _split(self) -> None:
         """Makes a run of each script that ended with an exception: without ranks, one starts after another ended."""
-        failures = [item.failure for item in self._open]
+        failures = [item.failure for item in self._open.items]
         if self._reading.ranks or any(item.is_report or item.is_echo or item.ended is not None for item in failures):
             return
         raised = [(number, item.raised) for number, item in enumerate(failures) if item.raised is not None]
         ends = [number for number, item in raised if item.is_uncaught and item.is_of_script]
         for start in [number for number in ends[1:] if not failures[number].is_linked]:
-            later = self._open[start - len(failures) :]
-            del self._open[start - len(failures) :]
+            later = self._open.items[start - len(failures) :]
+            del self._open.items[start - len(failures) :]
             self._restart(later[0].failure.first_line)
-            self._open = later
+            self._open.items = later
+
+    def _last_words(self) -> list[LogFailure]:
+        """A line at the end that reads like what a program says when it gives up."""
+        known, lines = {notice.line for notice in self._notices.values()}, self._reading.last_lines
+        said = (line for line in lines[-_LAST_WORDS:] if line.number not in known and signs.is_last_word(line.text))
+        first = next(said, None)
+        named = () if first is None else ((FailureKind.REPORTED, first.number, first.text),)
+        return [LogFailure(*name, around=tuple(lines)) for name in named]
 
     def _hang(self) -> Match | None:
         """The error at whose message the log stops, if it does."""
@@ -153,7 +143,7 @@ class LogReader:
             self._first_lines = {_shape(text) for text in texts if signs.progress(text) is None}
         position = block.first
         for start, stop, failure, place in (*result.failures, (block.end, block.end, None, block.end)):
-            if self._open and start > position:
+            if self._open.items and start > position:
                 self._walk(block, position, start)
             if failure is not None:
                 self._fail(failure, block, start, place)
@@ -179,52 +169,39 @@ class LogReader:
 
     def _fail(self, failure: LogFailure, block: LogBlock, position: int, place: int) -> None:
         """Adds a failure, whose first line and the one that names it are given, to those that are open."""
-        self._output = OutputBehind()
+        self._open.fail()
         name = failure.raised.name if failure.raised else ""
         known = failure.match.error.id if failure.match else failure.text[:80].translate(_NO_DIGITS)
         key = (failure.kind, name, known, failure.rank)
-        count, raised = self._counts[key], failure.raised
-        self._counts[key] += 1
+        count, raised = self._open.counts[key], failure.raised
+        self._open.counts[key] += 1
         is_continued = bool(count) and failure.kind is FailureKind.KNOWN and self._continues(failure)
-        if is_continued or count >= _MAX_ECHOED or len(self._open) >= _MAX_OPEN:
+        if is_continued or count >= _MAX_ECHOED or len(self._open.items) >= _MAX_OPEN:
             return
         if raised is not None and raised.is_caught:
             before = block.lines[max(0, position - _MAX_LINES_BEFORE) : position]
             is_late = failure.first_line > _MAX_PASTED_LINES and _IGNORED.is_in("".join(before[-2:]))
             if is_late or any(signs.progress(line) is not None for line in before):  # it worked, and goes on
-                self._keep_survived(failure)
+                self._open.keep(failure)
                 return
         if raised is not None and self._is_of_next_run(failure, raised):
             self._restart(failure.first_line)
-        if not self._open and failure.kind not in {FailureKind.LOGGED, FailureKind.REPORTED}:
+        if not self._open.items and failure.kind not in {FailureKind.LOGGED, FailureKind.REPORTED}:
             self._look_back(block, position)
-        if not self._open:
-            self._lines.clear()
-        behind = self._lines.setdefault(failure.rank, LinesBehind())
-        limit = behind.ordinary + max_ordinary(failure)
-        behind.max_ordinary = min(behind.max_ordinary, limit)
-        failure = with_surroundings(failure, block, place)
-        self._open.append(OpenFailure(failure, self._offset(block, position), key, behind, limit, behind.written))
-        self._has_ended |= self._open[-1].ends
-        self._may_start |= failure.kind in _OF_PROCESS
+        self._open.add(with_surroundings(failure, block, place), self._offset(block, position), key)
 
     def _is_of_next_run(self, failure: LogFailure, raised: Raised) -> bool:
         """Whether an exception ends another run: one ended the rank already, and much was printed since."""
         return (raised.is_uncaught and not failure.is_echo and not failure.is_report) and any(
             item.is_uncaught
             and item.failure.rank == failure.rank
-            and item.lines.written - item.written_before > self._buffered
-            for item in self._open
+            and item.lines.written - item.written_before > self._open.buffered
+            for item in self._open.items
         )
-
-    @property
-    def _buffered(self) -> int:
-        """Characters that may stand in buffers when a process ends."""
-        return _BUFFERED_BY_RANKS if self._reading.ranks else _BUFFERED_CHARACTERS
 
     def _continues(self, failure: LogFailure) -> bool:
         """Whether a line continues the message of an open failure, to which its values then belong."""
-        for item in reversed(self._open):
+        for item in reversed(self._open.items):
             first = item.failure
             if first.kind is failure.kind and failure.line - first.line > _MAX_MESSAGE_LINES:
                 return False
@@ -249,7 +226,7 @@ class LogReader:
     def _walk(self, block: LogBlock, start: int, end: int) -> None:
         """Reads the lines behind failures."""
         for position in range(max(start, block.first), min(end, block.end)):
-            if not self._open:
+            if not self._open.items:
                 return
             if block.lines[position].strip():
                 self._read_line(block, position)
@@ -258,49 +235,31 @@ class LogReader:
         line, rank = block.lines[position], block.ranks[position]
         is_indented = line[0].isspace()
         if not is_indented:
-            self._count(line, rank)
-        if not self._open:
+            self._open.count(line, rank)
+        if not self._open.items:
             return
-        if self._open[-1].failure.is_of_tests:  # what tests print is no progress, but another run of them is
+        if self._open.items[-1].failure.is_of_tests:  # what tests print is no progress, but another run of them is
             if signs.starts(block.texts[position]):
                 self._restart(block.numbers[position])
-        elif signs.restarts(line) or (self._may_start and self._starts(block, position)):
+        elif signs.restarts(line) or (self._open.may_start and self._starts(block, position)):
             self._restart(block.numbers[position])
         elif signs.is_success(line):
-            self._survive(lambda item: item.concerns(rank))
+            self._open.survive(lambda item: item.concerns(rank))
         elif (step := signs.progress(line)) is not None:
             self._progress(step, block, position)
         elif not is_indented:
-            self._ordinary(rank, INFORMATION_WEIGHT if signs.is_information(line) else 1)
-
-    def _count(self, line: str, rank: int | None) -> None:
-        """Counts what is printed behind failures."""
-        for lines in self._lines_of(rank):
-            lines.written += len(line)
-        before = self._output.written
-        self._output.add(line)
-        if before <= _BUFFERED_BY_RANKS < self._output.written and self._is_going_on():
-            self._survive(bool)
-
-    def _is_going_on(self) -> bool:
-        is_buffered = self._output.written <= self._buffered
-        return is_going_on(self._open, self._output, is_buffered=is_buffered, has_ranks=bool(self._reading.ranks))
+            self._open.ordinary(rank, INFORMATION_WEIGHT if signs.is_information(line) else 1)
 
     def _starts(self, block: LogBlock, position: int) -> bool:
         """Whether a program is started: a shell says so, or a log without ranks begins again with its first lines."""
         shape = _shape(block.texts[position])
         is_again = not self._reading.ranks and shape in self._first_lines
         self._again += is_again and sum(map(str.isalpha, shape)) >= _MIN_LETTERS
-        return self._again >= _MIN_AGAIN or (self._has_ended and signs.starts(block.texts[position]))
-
-    def _lines_of(self, rank: int | None) -> Iterable[LinesBehind]:
-        """The counts of all ranks that a line of a rank, or of any, may be of."""
-        some = (self._lines.get(None), self._lines.get(rank))
-        return self._lines.values() if rank is None else filter(None, some)
+        return self._again >= _MIN_AGAIN or (self._open.has_ended and signs.starts(block.texts[position]))
 
     def _progress(self, step: signs.WorkLine, block: LogBlock, position: int) -> None:
         number, rank = block.numbers[position], block.ranks[position]
-        ends = (item.failure for item in self._open if item.failure.ended is not None)
+        ends = (item.failure for item in self._open.items if item.failure.ended is not None)
         if any("local_rank" in failure.text and not failure.ended.is_reason for failure in ends if failure.ended):
             # torchrun says that a rank failed and ends all others, so other ones do this
             self._restart(number)
@@ -308,21 +267,22 @@ class LogReader:
         if step.number is not None:
             before = self._reached.get((rank, step.key))
             is_again = before is not None and step.number <= 1 < before and step.key != "bar"
-            if is_again and self._has_ended:
+            if is_again and self._open.has_ended:
                 self._restart(number)
                 return
             if before is not None and step.number <= before and not is_again:
                 return
             self._reached[rank, step.key] = step.number
         offset = self._offset(block, position)
-        for item in self._open:
+        for item in self._open.items:
             item.progress += item.concerns(rank)
-        self._survive(lambda item: item.concerns(rank) and self._goes_on(item, step, block, position, offset))
+        self._open.survive(lambda item: item.concerns(rank) and self._goes_on(item, step, block, position, offset))
 
     def _goes_on(self, item: OpenFailure, step: signs.WorkLine, block: LogBlock, position: int, offset: int) -> bool:
         """Whether progress shows that a failure did not end its process."""
         failure = item.failure
-        if step.key == signs.DONE and ends_process(failure):
+        is_next = failure.raised is not None and item.lines.written - item.written_before <= len(block.lines[position])
+        if step.key == signs.DONE and (is_next or ends_process(failure)):  # what only says that the program is done
             return False
         if failure.rank is not None and block.ranks[position] is None and item.progress < _MIN_PROGRESS_OF_OTHERS:
             return False
@@ -331,47 +291,13 @@ class LogReader:
         timestamp = None if failure.timestamp is None else timestamp_at(block, position)
         if timestamp is not None and failure.timestamp is not None and timestamp.clock is failure.timestamp.clock:
             return timestamp.seconds - failure.timestamp.seconds > _LATER_SECONDS
-        return item.progress >= _MIN_PROGRESS and offset - item.offset > self._buffered
-
-    def _ordinary(self, rank: int | None, weight: int) -> None:
-        """Counts a line that is neither progress nor a failure; one of a logger counts several times."""
-        is_over = False
-        for lines in self._lines_of(rank):
-            lines.ordinary += weight
-            is_over |= lines.ordinary > lines.max_ordinary
-        if is_over:
-            self._survive(lambda item: item.lines.ordinary > item.max_ordinary)
-
-    def _survive(self, is_survived: Callable[[OpenFailure], bool]) -> None:
-        kept: list[OpenFailure] = []
-        for item in self._open:
-            if is_survived(item):
-                self._counts.pop(item.key, None)
-                self._keep_survived(item.failure)
-            else:
-                kept.append(item)
-        self._open = kept
-        self._has_ended = any(item.ends for item in kept)
-        self._may_start = any(item.failure.kind in _OF_PROCESS for item in kept)
-        for lines in self._lines.values():
-            lines.max_ordinary = inf
-        for item in kept:
-            item.lines.max_ordinary = min(item.lines.max_ordinary, item.max_ordinary)
-
-    def _keep_survived(self, failure: LogFailure) -> None:
-        if len(self._survived) < _MAX_SURVIVED:
-            title = failure.match.error.title if failure.match else failure.first_text
-            self._survived.append(Notice(title, failure.line, failure.match))
+        return item.progress >= _MIN_PROGRESS and offset - item.offset > self._open.buffered
 
     def _restart(self, number: int) -> None:
         """Starts a new run; what ended the one before is no cause of how this one ends."""
         if len(self._reading.runs) < _MAX_RUNS:
-            self._reading.runs.append(Run(self._run_start, number - 1, self._open[0].failure))
-        for item in self._open:
-            self._keep_survived(item.failure)
+            self._reading.runs.append(Run(self._run_start, number - 1, self._open.items[0].failure))
         self._open.clear()
-        self._has_ended = self._may_start = False
-        self._counts.clear()
         self._reached.clear()
         self._again = 0
         self._run_start = number

@@ -14,8 +14,8 @@ from gpumon.errors import signs
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match
 from gpumon.errors.prefixes import Timestamp
+from gpumon.errors.raised import Link, Raised, TracebackFrame
 from gpumon.errors.ranks import RankWork
-from gpumon.errors.tracebacks import Link, Raised, TracebackFrame
 
 _REPORTS, _FAILED_TESTS = signs.sign("report of another"), signs.sign("failed tests")
 _FILE_RANK: Final = lazy_pattern(

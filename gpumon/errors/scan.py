@@ -50,6 +50,8 @@ _CUT_FRAME: Final = lazy_pattern(r'File "[^"\n]*\n')
 """The start of a frame of a traceback whose file goes on in the next line."""
 _MIN_CUT: Final = 2
 _MAX_PIECES: Final = 8
+_GROUP_MARGIN: Final = lazy_pattern(r"(?m)^ +(?:[|+] (?=Exception Group|  |\S)|\|$|\+[-+]+(?: \S+ -+)?$)")
+"""What stands left of the exceptions of a group, and between them."""
 _CARET_ESCAPE: Final = lazy_pattern(r"\^\[\[[0-9;]{0,20}m")
 """A color as some viewers print it."""
 
@@ -207,6 +209,8 @@ def _clean(data: bytes, first_number: int) -> LogBlock:
     for typographic, plain in _QUOTES:
         if typographic in text:
             text = text.replace(typographic, plain)
+    if "Exception Group Traceback" in text:
+        text = _GROUP_MARGIN.sub("", text)
     if "^[[" in text:
         text = _CARET_ESCAPE.sub("", text)
     if "\\" in text:

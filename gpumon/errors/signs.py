@@ -77,6 +77,7 @@ _CRASH, _EXIT, _PID, _FAILED_RANK = sign("crash"), sign("exit"), sign("pid"), si
 _ERROR_LEVEL, _REPORTED, _SHELL, _GOES_ON = sign("error level"), sign("reported"), sign("shell"), sign("goes on")
 _PASSED, _SUCCESS, _ENDING, _INFORMATION = sign("passed tests"), sign("success"), sign("ending"), sign("information")
 _RESTART, _START, _NEGATION, _DONE = sign("restart"), sign("start"), sign("negation"), sign("done")
+_TOOL, _LAST_WORDS, _METRIC = sign("tool"), sign("last words"), sign("metric")
 _REQUEST, _BAR, _UNIT, _RATE, _LOSS = sign("request"), sign("bar"), sign("unit"), sign("rate"), sign("loss")
 
 
@@ -139,12 +140,15 @@ def first_failed_rank(text: str) -> int | None:
 def is_reported_error(text: str) -> bool:
     """Whether a line is the error of a compiler, a build, an installer, a scheduler or a command line."""
     match = _REPORTED.pattern.match(text)
-    return match is not None and (("sh: " not in match[0] and ": line " not in match[0]) or _SHELL.is_in(text))
+    if match is None:
+        return _TOOL.pattern.match(text) is not None
+    return ("sh: " not in match[0] and ": line " not in match[0]) or _SHELL.is_in(text)
 
 
 def has_error_level(line: str) -> bool:
     """Whether a line has the level of an error, and does not say that the program goes on."""
-    return _ERROR_LEVEL.is_in(line) and not _GOES_ON.is_in(line.lower())
+    is_error = _ERROR_LEVEL.is_in(line) and not line.startswith(_SUMMARY)
+    return is_error and not _GOES_ON.is_in(line.lower())
 
 
 def is_of_shell(text: str) -> bool:
@@ -176,6 +180,11 @@ def is_information(line: str) -> bool:
 def restarts(line: str) -> bool:
     """Whether a launcher or a scheduler says that it starts the program again."""
     return _RESTART.is_in(line)
+
+
+def is_last_word(line: str) -> bool:
+    """Whether a line reads like what a program says when it gives up: only the end of a log shows that it did."""
+    return _LAST_WORDS.is_in(line) and not WARNING.is_in(line) and not is_information(line) and not _METRIC.is_in(line)
 
 
 def starts(text: str) -> bool:

@@ -8,119 +8,55 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from enum import Enum, auto
-from itertools import accumulate, takewhile
-from typing import Final, NamedTuple
+from itertools import accumulate
+from typing import Final
 
 from gpumon.core.text import safe_text
+from gpumon.errors.failed_tests import failed_test
 from gpumon.errors.lazy_pattern import lazy_pattern
+from gpumon.errors.raised import (
+    CELL,
+    CLASS,
+    DIRECT,
+    DURING,
+    EXCEPTION,
+    FRAME,
+    LINES_OF_PLACE,
+    MAX_TEXT,
+    MAX_TRACEBACK_LINES,
+    TRACEBACK,
+    Link,
+    Raised,
+    TracebackFrame,
+    frame_at,
+    message_at,
+    raising_package,
+)
 from gpumon.errors.scan import LogBlock, RankLines
-from gpumon.errors.signs import WARNING, progress, sign, starts
+from gpumon.errors.signs import sign
 
-MODEL_CODE: Final = "transformers_modules"
-"""The package in which transformers keeps code that came with a model."""
-TRACEBACK: Final = "Traceback (most recent call last)"
+_OUTERMOST: Final = sign("outermost")
 CAUGHT_ABOVE: Final = sign("caught above")
 """Above the traceback of an exception that does not end the program."""
-LIBRARY, _OUTERMOST, _NOT_MESSAGE = sign("library"), sign("outermost"), sign("not message")
+
 _INNER, _REPEATS = sign("inner"), sign("repeats")
-_MAX_TEXT: Final = 400
-_MAX_TRACEBACK_LINES: Final = 400
-_MAX_MESSAGE_LINES: Final = 24
-_LINES_ABOVE: Final = 40
-_LINES_OF_PLACE: Final = 4
 _MAX_STACK_LINES: Final = 100
-_COMMON_HEADS: Final = frozenset({"", "The", "This", "If", "You", "Please", "To", "It", "For", "A", "In", "File"})
-_PLACE_OF_TEST: Final = lazy_pattern(r"(\S.{0,200}?\.py):(\d{1,7}): (\w+)$")
-_TEST_LINE: Final = lazy_pattern(r"(?:\S.{0,60} )?E(?: |$)")
-_TEST_HEADS: Final = ("=====", "_____")
 _UNITTEST: Final = ("ERROR: ", "FAIL: ")
 _MAX_FOREIGN_LINES: Final = 6
 """Lines of other streams that may stand between two lines of a traceback."""
 _MAX_EXCEPTIONS: Final = 512
 """Exceptions per block that are read: the first and the last ones, half of each."""
-
-
-class Link(Enum):
-    """How an exception belongs to the one above it in the log."""
-
-    NONE = auto()
-    DIRECT = auto()
-    """Raised from it: ``raise B from A``."""
-    DURING = auto()
-    """Raised while it was handled."""
-    INNER = auto()
-    """It is contained in the message of that one, which repeats it: a worker process raised it."""
-
-
-class TracebackFrame(NamedTuple):
-    """A frame of a traceback.
-
-    Attributes:
-        is_own: Whether the file is outside Python and the installed packages.
-    """
-
-    file: str
-    line: int
-    function: str
-    code: str
-    is_own: bool
-
-
-class Raised(NamedTuple):
-    """An exception in a log.
-
-    Attributes:
-        message: Its message, without the class; several lines are separated by line ends.
-        row: The index of its last line, with the class, in the lines by rank.
-        first_row: The index of the first line of its traceback.
-        end_row: The index behind its message.
-        frame: The innermost frame in the user's own code.
-        package: The installed package whose code raised it, on its own or through PyTorch; empty if none did.
-        is_uncaught: Whether it ended its thread or process, as far as its form shows.
-        is_of_script: Whether the outermost frame is the script that was started, in the user's own code.
-        is_caught: Whether a server, a thread or Python itself says that it caught the exception and goes on.
-        is_of_test: Whether a program that runs tests reports it.
-    """
-
-    name: str
-    message: str
-    row: int
-    first_row: int
-    end_row: int
-    frame: TracebackFrame | None = None
-    raising: TracebackFrame | None = None
-    package: str = ""
-    link: Link = Link.NONE
-    is_uncaught: bool = False
-    is_of_script: bool = False
-    has_traceback: bool = False
-    is_caught: bool = False
-    is_of_test: bool = False
-
-    @property
-    def first_words(self) -> str:
-        """The first line of the message, with the next one if it only announces that."""
-        first, *more = self.message.split("\n")
-        return " ".join([first, *more[:1]]) if first.endswith(":") else first
-
-
 _WORDS: Final = (
     *(b"error", b"exception", b"interrupt", b"traceback", b"timeout", b"terminate", b"panic", b"systemexit"),
     *(b"failure", b"outofmemory", b"notfound", b"unsupported", b"violation"),
 )
 """Parts of words without which a block has no exception."""
-_CLASS: Final = (
-    r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|SystemExit|Timeout|TimeoutExpired|Failure|OutOfMemory"
-    r"|NotFound|Unsupported|Violation)"
-)
-_EXCEPTION: Final = lazy_pattern(rf"(?:E {{3,7}}|Error: )?({_CLASS})(?::\s|:?$)")
 _WARNING: Final = lazy_pattern(r"\w*Warning: ")
 _ANY_EXCEPTION: Final = lazy_pattern(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s|:?$)")
 """Directly below a traceback, the class of an exception may have any name."""
 _BARE: Final = lazy_pattern(
     r"\n(?:(?P<test>E {3,60})(?=\S)|(?:[`*> ]{1,4})?(?P<name>(?!(?:Error|Exception|Failure|Timeout|NotFound)\b)"
-    rf"{_CLASS})(?::(?=\s)|:?$)"
+    rf"{CLASS})(?::(?=\s)|:?$)"
     r"|(?P<thrown>terminate called) (?:after throwing an instance of '(?P<cpp>[^'\n]{1,200})'"
     r"|without an active exception)"
     r"|(?P<fatal>Fatal Python error|fatal runtime error|panic): "
@@ -129,18 +65,12 @@ _BARE: Final = lazy_pattern(
 )
 _WHAT: Final = lazy_pattern(r"\s*what\(\):\s*")
 _IN_FRAME: Final = ('File "', "│", "|", "^", "~", "[Previous line repeated", "...", "╭", "╰", "\u2771")
-_FRAME: Final = lazy_pattern(
-    r'File "([^"]{1,300})", line (\d{1,7})(?:,? in (\S{1,100}))?'
-    r"|^(?:File (\S{1,300}?):(\d{1,7})(?:, in ([\w.]{1,100}))?|(Cell In ?\[\d+\]), line (\d+)"
-    r"|[│|] (\S{1,200}\.py):(\d{1,7}) in (\S{1,100})|(\S{1,200}\.py):(\d{1,7}):(?: in (\S{1,100})|$))"
-)
-_PACKAGE: Final = lazy_pattern(r"(?:(?:site|dist)-packages|modules(?=[\\/]transformers_modules))[\\/](\w{1,80})[\\/.]")
-_PASSES_ON: Final = frozenset({"", "torch"})
-"""Packages that pass on what they are called with; the empty name is Python's own library."""
-_DIRECT: Final = "The above exception was the direct cause"
-_DURING: Final = "During handling of the above exception"
-_CONTINUATIONS: Final = ("Compile with", "For debugging", "If you", "Please", "Did you", "To fix", "what():")
-"""How a message goes on behind a blank line, as those of PyTorch and of the Hugging Face libraries do."""
+_GLUED: Final = lazy_pattern(r"^(\s*)([\w.]{1,100}Error)(?:: )?\2(?:: ){0,2}(.*?)(?:: )?$")
+"""The last line of the tracebacks of two processes that wrote it at once, piece by piece."""
+_MAY_BE_GLUED: Final = lazy_pattern(r"Error(?:: )?[A-Z]\w{0,60}Error")
+_OF_SYNTAX: Final = frozenset({"SyntaxError", "IndentationError", "TabError"})
+_LINES_OF_SYNTAX: Final = 7
+"""Lines from the place of such an error to its message, as two processes may write each of them."""
 _REPORTED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL)\b")
 _LOGGED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO)\b")
 
@@ -150,6 +80,8 @@ def exceptions(block: LogBlock, notices: Iterable[int] = ()) -> list[Raised]:
     if not any(sign in block.words.vocabulary for sign in _WORDS):
         return []
     rows = _without(block.by_rank, notices)
+    if _MAY_BE_GLUED.search(block.text) is not None:
+        rows = replace(rows, lines=list(map(_parted, rows.lines)), texts=list(map(_parted, rows.texts)))
     text = "\n" + "\n".join(rows.texts)
     starts = list(accumulate((len(line) + 1 for line in rows.texts), initial=0))
     below: list[Raised] = []
@@ -173,10 +105,19 @@ def _without(rows: RankLines, notices: Iterable[int]) -> RankLines:
     """The lines with blank ones in place of notices, which another program may print within a traceback."""
     lines, texts = rows.lines.copy(), rows.texts.copy()
     for row in notices:
-        is_raised = _EXCEPTION.match(texts[row]) or _WARNING.match(texts[row])
+        is_raised = EXCEPTION.match(texts[row]) or _WARNING.match(texts[row])
         if not lines[row][:1].isspace() and not is_raised:
             lines[row] = texts[row] = ""
     return replace(rows, lines=lines, texts=texts)
+
+
+def _parted(line: str) -> str:
+    """A line without what a second process wrote into it."""
+    match = _GLUED.match(line)
+    if match is None:
+        return line
+    half = match[3][: len(match[3]) // 2]
+    return f"{match[1]}{match[2]}: {half if half * 2 == match[3] else match[3]}"
 
 
 def _is_within(rows: RankLines, outer: int, header: int) -> bool:
@@ -200,7 +141,7 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
     prefix = line[: len(line) - len(text)]
     base = len(prefix) if text.startswith(TRACEBACK) else len(prefix.rstrip()) + bool(prefix.strip())
     rank = rows.of_rank(header)
-    end = min(rank.stop, header + _MAX_TRACEBACK_LINES)
+    end = min(rank.stop, header + MAX_TRACEBACK_LINES)
     if prefix.strip() and header + 1 < end and rows.lines[header + 1][:1].isspace():  # only the first line has it
         base = 0
     frames: list[TracebackFrame] = []
@@ -210,17 +151,17 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
         stripped = rest.strip()
         if not stripped:
             continue
-        is_in_frame = stripped.startswith(_IN_FRAME)
+        is_in_frame = stripped.startswith(_IN_FRAME) or CELL.match(stripped) is not None
         if TRACEBACK in stripped and not is_in_frame:
             return None
         if rest[0].isspace() or is_in_frame:
-            frame = _frame(stripped, rows, row, base)
+            frame = frame_at(stripped, rows, row, base)
             if frame is not None:
                 frames.append(frame)
                 foreign = 0
             is_below_body = True
             continue
-        match = _EXCEPTION.match(stripped) or (_ANY_EXCEPTION.match(stripped) if is_below_body and frames else None)
+        match = EXCEPTION.match(stripped) or (_ANY_EXCEPTION.match(stripped) if is_below_body and frames else None)
         is_none = match is None or match[1].isupper() or (match[1].islower() and "." not in match[1])
         if match is not None and not is_none and not _goes_on(rows, row, end, base):
             return _raised(rows, header, row, match, frames=frames, previous=previous)
@@ -236,18 +177,18 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
 def _cut(header: int, end: int, frames: Sequence[TracebackFrame]) -> Raised:
     """A traceback without its last line."""
     own = next((frame for frame in reversed(frames) if frame.is_own), None)
-    name, package = "Traceback without its last line", _raising_package(frames)
+    name, package = "Traceback without its last line", raising_package(frames)
     return Raised(name, "", end - 1, header, end, own, frames[-1], package, has_traceback=True)
 
 
 def _goes_on(rows: RankLines, row: int, end: int, base: int) -> bool:
     """Whether a traceback goes on below a line, which then is one of another stream, whatever it looks like."""
     is_warning = _WARNING.match(rows.lines[row][base:]) is not None
-    for other in range(row + 1, min(end, row + _LINES_OF_PLACE)):
+    for other in range(row + 1, min(end, row + LINES_OF_PLACE)):
         rest = rows.lines[other][base:]
         if TRACEBACK in rest:
             return False
-        if (rest[:1].isspace() and _FRAME.search(rest)) or (is_warning and _EXCEPTION.match(rest)):
+        if (rest[:1].isspace() and FRAME.search(rest)) or (is_warning and EXCEPTION.match(rest)):
             return True
     return False
 
@@ -262,7 +203,7 @@ def _raised(
     previous: Raised | None,
 ) -> Raised:
     is_empty = rows.lines[row].rstrip().endswith(match[1])  # Python then writes the class alone
-    message, end_row = ("", row + 1) if is_empty else _message(rows, row, match.end(), header)
+    message, end_row = ("", row + 1) if is_empty else message_at(rows, row, match.end(), header)
     if not message and frames and frames[-1].code.startswith("assert "):
         message = frames[-1].code
     above = _above(rows, header)
@@ -276,14 +217,14 @@ def _raised(
     outermost = not frames or (_OUTERMOST.is_in(frames[0].function) and frames[0].file != "<string>")
     script = next((frame for frame in frames if not frame.function.startswith("_run_")), None)  # below that of -m
     return Raised(
-        safe_text(match[1], _MAX_TEXT),
+        safe_text(match[1], MAX_TEXT),
         message,
         row,
         header,
         end_row,
         next((frame for frame in reversed(frames) if frame.is_own), None),
         frames[-1] if frames else None,
-        _raising_package(frames),
+        raising_package(frames),
         link,
         is_uncaught=is_plain and outermost and not is_logged,
         is_of_script=script is not None and script.is_own and script.function == "<module>",
@@ -305,79 +246,10 @@ def _link(rows: RankLines, header: int, previous: Raised | None) -> Link:
     if previous is None or previous.end_row < start or previous.row not in rank:
         return Link.INNER if is_inner else Link.NONE
     above = "\n".join(rows.texts[max(start, previous.row + 1) : header])
-    if _DIRECT in above or _DURING in above:
-        return Link.DIRECT if _DIRECT in above else Link.DURING
+    if DIRECT in above or DURING in above:
+        return Link.DIRECT if DIRECT in above else Link.DURING
     is_inner = is_inner or _INNER.pattern.search(above) is not None
     return Link.INNER if is_inner or _REPEATS.pattern.search(f"{previous.name}: {previous.message}") else Link.NONE
-
-
-def _message(rows: RankLines, row: int, start: int, first_row: int) -> tuple[str, int]:
-    """The message of an exception, which may have several lines, and the row behind it.
-
-    What the program prints after it is no part of it: a line that starts like one above the traceback, or progress.
-    """
-    rank = rows.of_rank(row)
-    above = rows.texts[max(rank.start, first_row - _LINES_ABOVE) : first_row]
-    heads = {text.partition(" ")[0] for text in above} - _COMMON_HEADS
-    parts = [rows.texts[row].strip()[start:].strip()]
-    stop = min(rank.stop, row + _MAX_MESSAGE_LINES)
-    end, has_prefix = row + 1, _has_prefix(rows, row)
-    for other in range(row + 1, stop):
-        text = rows.texts[other].strip()
-        if TRACEBACK in text or text.startswith((_DIRECT, _DURING)) or _EXCEPTION.match(text) is not None:
-            break
-        if not text and (other + 1 >= stop or not rows.texts[other + 1].strip().startswith(_CONTINUATIONS)):
-            break
-        if text.partition(" ")[0] in heads or progress(text) or WARNING.pattern.search(rows.lines[other]) is not None:
-            break
-        if has_prefix is not _has_prefix(rows, other) or _NOT_MESSAGE.pattern.match(text) or starts(text):
-            break
-        parts.append(text)
-        end = other + 1
-    return "\n".join(safe_text(part, _MAX_TEXT * 8) for part in parts if part)[: _MAX_TEXT * 8], end
-
-
-def _has_prefix(rows: RankLines, row: int) -> bool:
-    return bool(rows.lines[row][: len(rows.lines[row]) - len(rows.texts[row])].strip())
-
-
-def _frame(stripped: str, rows: RankLines, row: int, base: int) -> TracebackFrame | None:
-    match = _FRAME.search(stripped)
-    if match is None:
-        return None
-    file, line, *functions = filter(None, match.groups())
-    for other in range(row - 1, row - _LINES_OF_PLACE, -1) if stripped[0] in "│|" else ():  # a path broken in a box
-        piece = rows.texts[other].strip()[2:-2]
-        if not piece.strip() or piece.endswith(" "):
-            break
-        file = piece + file
-    code = ""
-    if row + 1 < rows.of_rank(row).stop:
-        code = (rows.lines[row + 1][base:] if base else rows.texts[row + 1]).strip()
-    is_code = (
-        code
-        and _FRAME.search(code) is None
-        and _EXCEPTION.match(code) is None
-        and code[0] not in "^~│╭╰"
-        and not code.startswith("_ _")
-    )
-    return TracebackFrame(
-        safe_text(file, _MAX_TEXT),
-        int(line),
-        safe_text("".join(functions).rstrip(","), _MAX_TEXT),
-        safe_text(code, _MAX_TEXT) if is_code else "",
-        not LIBRARY.is_in(file),
-    )
-
-
-def _raising_package(frames: Sequence[TracebackFrame]) -> str:
-    """The package of the innermost frame outside PyTorch and Python that asks for something by itself."""
-    for frame in reversed(frames):
-        match = _PACKAGE.search(frame.file)
-        package = "" if match is None else match[1]
-        if frame.is_own or (package not in _PASSES_ON and not frame.function.startswith("__getattr")):
-            return package
-    return ""
 
 
 def _bare_exceptions(
@@ -389,51 +261,27 @@ def _bare_exceptions(
         if row < last_end or row in taken:
             continue
         if match["test"]:
-            item = _of_test(rows, row)
+            item = failed_test(rows, row)
             last_end = row + 1 if item is None else item.end_row
             yield from () if item is None else (item,)
             continue
-        message, last_end = _message(rows, row, match.end() - match.start() - 1, row)
+        message, last_end = message_at(rows, row, match.end() - match.start() - 1, row)
         name = match["name"] or match["fatal"] or match["cpp"] or ("terminate" if match["thrown"] else "Exception")
         if match["thrown"]:
             message = _WHAT.sub("", message.lstrip())
         near = range(last_end, min(rows.of_rank(row).stop, last_end + _MAX_STACK_LINES))  # innermost frame first
         if not match["fatal"]:  # an error of syntax has its place above it
-            near = range(row - 1, max(rows.of_rank(row).start, row - _LINES_OF_PLACE) - 1, -1)
+            near = range(row - 1, max(rows.of_rank(row).start, row - LINES_OF_PLACE) - 1, -1)
+        is_syntax = match["name"] in _OF_SYNTAX
+        if is_syntax:
+            near = range(row - 1, max(rows.of_rank(row).start, row - _LINES_OF_SYNTAX) - 1, -1)
         near = range(0) if row in mixed else near
-        frames = [frame for other in near if (frame := _frame(rows.texts[other], rows, other, 0)) is not None]
+        frames = [frame for other in near if (frame := frame_at(rows.texts[other], rows, other, 0)) is not None]
         frame = next((frame for frame in frames if frame.is_own or not match["fatal"]), frames[0] if frames else None)
-        is_end = bool(match["thrown"] or match["fatal"])
-        yield Raised(safe_text(name, _MAX_TEXT), message, row, row, last_end, frame, frame, is_uncaught=is_end)
-
-
-def _of_test(rows: RankLines, row: int) -> Raised | None:
-    """An exception as pytest shows it, or None: its lines begin with E, and its place stands below them."""
-    rank = rows.of_rank(row)
-    end = next((other for other in range(row, rank.stop) if not _TEST_LINE.match(rows.lines[other])), rank.stop)
-    below = takewhile(
-        lambda text: not text.startswith(_TEST_HEADS), rows.texts[end : min(end + _LINES_ABOVE, rank.stop)]
-    )
-    first_row = row
-    place = next(filter(None, map(_PLACE_OF_TEST.match, below)), None)
-    files = [] if place is None else [TracebackFrame(place[1], int(place[2]), "", "", not LIBRARY.is_in(place[1]))]
-    for other in range(row - 1, max(rank.start, row - _MAX_TRACEBACK_LINES) - 1, -1):
-        text = rows.texts[other]
-        if text.startswith(_TEST_HEADS) or _TEST_LINE.match(rows.lines[other]):
-            break
-        first_row = other
-        if text.startswith("> ") and files and not files[-1].code:
-            files[-1] = files[-1]._replace(code=safe_text(text[1:].strip(), _MAX_TEXT))
-        frame = _frame(text.strip(), rows, other, 0)
-        files += [] if frame is None else [frame]
-    shown = (line.partition("E ")[2].strip() for line in rows.lines[row : min(end, row + _MAX_MESSAGE_LINES)])
-    first, *more = (safe_text(line, _MAX_TEXT) for line in shown)
-    named = _EXCEPTION.match(first)
-    if named is None and place is None:  # such as a row of a table
-        return None
-    name = named[1] if named is not None else place[3] if place is not None else "AssertionError"
-    lines = (first.removeprefix(name).removeprefix(":").strip(), *(more if first.endswith(":") else ()))
-    message = "\n".join(lines)[: _MAX_TEXT * 8]  # what follows are mostly the values that were compared
-    own = next((frame for frame in files if frame.is_own), None)
-    raising = files[0] if files else None
-    return Raised(safe_text(name, _MAX_TEXT), message, row, first_row, end, own, raising, is_of_test=True)
+        is_script = is_syntax and frame is not None and frame.is_own
+        is_end = is_script or bool(match["thrown"] or match["fatal"])
+        yield Raised(
+            *(safe_text(name, MAX_TEXT), message, row, row, last_end, frame, frame),
+            is_uncaught=is_end,
+            is_of_script=is_script,
+        )

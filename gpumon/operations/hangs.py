@@ -57,7 +57,8 @@ class HangWatch:
             for watch in running:
                 pid = watch.job_rank.pid
                 watch.observe(probes.get(pid), None if ras_counts is None else ras_counts.get(pid), now)
-            if len(running) > 1 and not any(watch.has_source for watch in running):
+            has_others = bool(running) and max(len(running), job.world_size or 0) > 1
+            if has_others and not any(watch.has_source for watch in running):
                 _note_from_outside(running, now)
             is_quiet = all(watch.is_quiet(now) for watch in running)
             for watch in running:

@@ -26,12 +26,7 @@ _TEXT_LENGTH: Final = 80
 _SLURM_CGROUP: Final = re.compile(r"/job_(\d+)(?:/step_(\w+))?")
 _POD_CGROUP: Final = re.compile(r"kubepods.*?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})", re.IGNORECASE)
 _CONTAINER_CGROUP: Final = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:/|$)", re.MULTILINE)
-_JOB_VARIABLES: Final = (
-    ("slurm", "SLURM_JOB_ID"),
-    ("pbs", "PBS_JOBID"),
-    ("lsf", "LSB_JOBID"),
-    ("sge", "JOB_ID"),
-)
+_JOB_VARIABLES: Final = (("slurm", "SLURM_JOB_ID"), ("pbs", "PBS_JOBID"), ("lsf", "LSB_JOBID"), ("sge", "JOB_ID"))
 _FRAMEWORKS: Final = (
     ("vLLM", re.compile(r"\bvllm\b", re.IGNORECASE)),
     ("SGLang", re.compile(r"\bsglang\b", re.IGNORECASE)),

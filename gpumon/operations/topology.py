@@ -14,12 +14,7 @@ from gpumon.streams.live import COLLECTOR
 
 TIMEOUT_SECONDS: Final = 10.0
 """Longer than the collector takes with a driver that does not respond; more only if the host is overloaded."""
-_COUNTED: Final = (
-    "transmitted_bytes",
-    "received_bytes",
-    "transmit_bytes_per_second",
-    "receive_bytes_per_second",
-)
+_COUNTED: Final = ("transmitted_bytes", "received_bytes", "transmit_bytes_per_second", "receive_bytes_per_second")
 """What the counters of an NVLink give."""
 _COMMAND: Final = (sys.executable, str(COLLECTOR))
 

@@ -33,11 +33,7 @@ def cost_entries(costs: CostSample, before: CostSample, frame: Frame) -> Iterato
         str(costs.frames_merged),
         "Recorded in the history but not drawn, because a newer frame had already arrived.",
     )
-    yield (
-        "Frames late",
-        str(costs.frames_late),
-        "Reading all GPUs took longer than the interval.",
-    )
+    yield ("Frames late", str(costs.frames_late), "Reading all GPUs took longer than the interval.")
     yield "Frames lost", str(costs.frames_lost), "Dropped, because the screen was blocked for too long to receive them."
     yield _terminal_entry(costs, before)
     yield from _process_entries("gpumon", costs.own, before.own, costs, before)

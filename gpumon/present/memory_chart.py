@@ -17,10 +17,7 @@ _MIN_TOP_BYTES: Final = 1 << 20
 _STEPS: Final = (1.0, 1.25, 1.5, 1.75)
 _HEADROOM: Final = 1.02
 _PEAK: Final = "▲"
-_MARKS: Final = {
-    MarkKind.RETRY: ("R", "retried with an empty cache"),
-    MarkKind.OOM: ("X", "out of memory"),
-}
+_MARKS: Final = {MarkKind.RETRY: ("R", "retried with an empty cache"), MarkKind.OOM: ("X", "out of memory")}
 _LABEL_ORDER: Final = (_MARKS[MarkKind.OOM][0], _PEAK, _MARKS[MarkKind.RETRY][0])
 """The order in which marks get a label, since there may not be room for all."""
 

@@ -9,11 +9,7 @@ from gpumon.core.units import INVALID, MISSING
 from gpumon.health.alerts import Severity, Thresholds, is_link_degraded, is_near_slowdown
 from gpumon.present.paint.line import Role
 
-SEVERITY_ROLES: Final = {
-    Severity.CRITICAL: Role.ERROR,
-    Severity.WARNING: Role.WARNING,
-    Severity.INFO: Role.ACCENT,
-}
+SEVERITY_ROLES: Final = {Severity.CRITICAL: Role.ERROR, Severity.WARNING: Role.WARNING, Severity.INFO: Role.ACCENT}
 _ROLES_BY_PREFIX: Final = {
     "utilization_gpu_": Role.GPU_HISTORY,
     "utilization_": Role.ACTIVITY,

@@ -111,28 +111,10 @@ def _charts(history: ProcessHistory, device: Device) -> list[_Chart]:
     cpu_top = 100.0 * max(1, ceil(_largest(series.cpu_percent) / 100))
     host_top = 1.25 * _largest(series.host_memory_bytes) or 1.0
     return [
-        _Chart(
-            "GPU memory",
-            series.memory_bytes,
-            total or 1.0,
-            bytes_text,
-            Role.MEMORY_HISTORY,
-        ),
+        _Chart("GPU memory", series.memory_bytes, total or 1.0, bytes_text, Role.MEMORY_HISTORY),
         _Chart("SM", series.sm_percent, 100.0, spaced_percent_text, Role.ACTIVITY),
-        _Chart(
-            "Host CPU",
-            series.cpu_percent,
-            cpu_top,
-            spaced_percent_text,
-            Role.SERIES_1,
-        ),
-        _Chart(
-            "Host memory",
-            series.host_memory_bytes,
-            host_top,
-            bytes_text,
-            Role.SERIES_2,
-        ),
+        _Chart("Host CPU", series.cpu_percent, cpu_top, spaced_percent_text, Role.SERIES_1),
+        _Chart("Host memory", series.host_memory_bytes, host_top, bytes_text, Role.SERIES_2),
     ]
 
 
@@ -225,16 +207,8 @@ def training_entries(training: StepProgress) -> Iterator[Entry]:
     seconds = training.step_seconds
     if seconds:
         yield "Step time", short_time_text(seconds), f"{1 / seconds:.3g} steps per second; median of the latest steps."
-        yield (
-            "Waits for data",
-            _part_text(training.data_seconds, seconds),
-            "Time per step, for a DataLoader.",
-        )
-        yield (
-            "Collects garbage",
-            _part_text(training.collection_seconds, seconds),
-            "Time per step, by Python.",
-        )
+        yield ("Waits for data", _part_text(training.data_seconds, seconds), "Time per step, for a DataLoader.")
+        yield ("Collects garbage", _part_text(training.collection_seconds, seconds), "Time per step, by Python.")
     if training.waiting_for_data_since_monotonic is not None:
         yield "Now", "waits for data", ""
 

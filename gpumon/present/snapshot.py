@@ -14,11 +14,7 @@ from gpumon.stacks.tables import is_program
 _PATH_PARTS: Final = 2
 _GAP: Final = "   "
 
-MEASURES: Final = {
-    Measure.NOW: "at the end",
-    Measure.PEAK: "at the peak",
-    Measure.EVER: "in total",
-}
+MEASURES: Final = {Measure.NOW: "at the end", Measure.PEAK: "at the peak", Measure.EVER: "in total"}
 
 
 def totals_lines(snapshot: Snapshot, device: DeviceMemory, width: int, *, is_brief: bool = False) -> list[Line]:

@@ -117,7 +117,4 @@ def _change_spans(node: StackNode) -> list[Span]:
     change = node.amount.bytes - node.before.bytes
     role = Role.WARNING if change > 0 else Role.PLAIN
     now, before = bytes_text(node.amount.bytes), bytes_text(node.before.bytes)
-    return [
-        Span(f"{change_text(change):>{_SIZE + 1}}", role),
-        Span(f" {now:>{_SIZE}} {before:>{_SIZE}}  "),
-    ]
+    return [Span(f"{change_text(change):>{_SIZE + 1}}", role), Span(f" {now:>{_SIZE}} {before:>{_SIZE}}  ")]

@@ -293,14 +293,7 @@ def _open(path: Path, name: str) -> io.BufferedReader:
         file: io.BufferedReader = io.BufferedReader(open_input(path), _BUFFER_BYTES)
         file.peek(1)
     except OSError as error:
-        raise CommandError(
-            _file_problem(
-                error,
-                f"{name} cannot be read",
-                "Check the name and the permissions. A pipe is read as standard input, with -.",
-            ),
-            ExitCode.USAGE,
-        ) from None
+        raise CommandError(_file_problem(error, f"{name} cannot be read", _READ_REMEDY), ExitCode.USAGE) from None
     return file
 
 

@@ -19,11 +19,7 @@ class Speedup(NamedTuple):
     most: float
 
 
-_BY_DURATION: Final = (
-    (1_000_000, Speedup(6.4, 7.5)),
-    (100_000, Speedup(3.6, 6.0)),
-    (0, Speedup(1.0, 2.8)),
-)
+_BY_DURATION: Final = ((1_000_000, Speedup(6.4, 7.5)), (100_000, Speedup(3.6, 6.0)), (0, Speedup(1.0, 2.8)))
 """From a duration of the product in fp32 on, in nanoseconds."""
 _MEASURED_RATIO: Final = 8.0
 """Of the rates of the GPU that was measured."""

@@ -15,6 +15,7 @@ import pytest
 
 from gpumon.cli import commands
 from gpumon.core.frames import encode
+from gpumon.streams.base import Stream
 from tests import builders
 from tests.cli.contract import violations
 from tests.cli.running import is_one_line, run, shell
@@ -311,13 +312,15 @@ def test_an_invalid_variable_is_a_warning_for_commands_that_do_not_use_it(
 def test_the_most_specific_theme_is_used(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], arguments: Sequence[str], theme: str
 ) -> None:
-    seen: list[str] = []
-    monkeypatch.setattr(commands, "show", lambda _stream, theme, *_, **__: seen.append(theme))
+    seen: list[tuple[Stream, str]] = []
+    monkeypatch.setattr(commands, "show", lambda stream, theme, *_, **__: seen.append((stream, theme)))
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     for name, value in {"TERM": "xterm", **variables}.items():
         monkeypatch.setenv(name, value)
     commands.gpumon(arguments, standalone_mode=False)
-    assert seen == [theme]
+    ((stream, used),) = seen
+    stream.close()
+    assert used == theme
 
 
 BROKEN = """

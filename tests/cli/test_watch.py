@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpumon.cli.watch import SITE, watched_environment
-from tests.probe.children import FAKE_TORCH, Program, environment, waited
+from tests.probe.children import FAKE_TORCH, connected, environment, waited
 
 HELD = "import sys, torch; torch.cuda.allocate(0, 1); print('ready', flush=True); sys.stdin.readline()"
 
@@ -33,10 +33,9 @@ def watched(folder: Path, *command: str, **more: str) -> "subprocess.Popen[str]"
 
 
 def test_the_program_has_a_probe_and_the_pid_of_the_command(tmp_path: Path) -> None:
-    with watched(tmp_path, "--", sys.executable, "-c", HELD) as process:
-        program = Program(process, tmp_path)
+    with connected(watched(tmp_path, "--", sys.executable, "-c", HELD), tmp_path) as program:
         assert program.hear() == "ready"
-        assert program.probe().until("hello")["pid"] == process.pid
+        assert program.probe().until("hello")["pid"] == program.process.pid
         assert program.end() == (0, "", "")
 
 

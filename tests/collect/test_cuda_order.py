@@ -25,30 +25,14 @@ def visible(value: str, **more: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("0,1,2,3", [0, 1, 2, 3]),
-        ("3,2,1,0", [3, 2, 1, 0]),
-        ("2", [H, H, 0, H]),
-        ("1,3", [H, 0, H, 1]),
-        (" 1 , 3 ", [H, 0, H, 1]),
-        ("+1,03", [H, 0, H, 1]),
-        ("1gpu,3rd", [H, 0, H, 1]),
-        ("1,4,3", [H, 0, H, H]),
-        ("1,-1,3", [H, 0, H, H]),
-        ("1,,3", [H, 0, H, H]),
-        ("1,x,3", [H, 0, H, H]),
-        (f"1,{UUIDS[3]}", [H, 0, H, H]),
-        ("99999999999999999999,0", [H] * 4),
-        ("000000000000000000000001", [H, 0, H, H]),
-        ("9" * 6000, [H] * 4),
-        ("", [H] * 4),
-        (" ", [H] * 4),
-        (",0", [H] * 4),
-        ("-1", [H] * 4),
-        ("NoDevFiles", [H] * 4),
-        ("0,1,0", [TWICE] * 4),
-        ("0,9,0", [0, H, H, H]),
+        ("0,1,2,3", [0, 1, 2, 3]), ("3,2,1,0", [3, 2, 1, 0]), ("2", [H, H, 0, H]), ("1,3", [H, 0, H, 1]),
+        (" 1 , 3 ", [H, 0, H, 1]), ("+1,03", [H, 0, H, 1]), ("1gpu,3rd", [H, 0, H, 1]), ("1,4,3", [H, 0, H, H]),
+        ("1,-1,3", [H, 0, H, H]), ("1,,3", [H, 0, H, H]), ("1,x,3", [H, 0, H, H]), (f"1,{UUIDS[3]}", [H, 0, H, H]),
+        ("99999999999999999999,0", [H] * 4), ("000000000000000000000001", [H, 0, H, H]), ("9" * 6000, [H] * 4),
+        ("", [H] * 4), (" ", [H] * 4), (",0", [H] * 4), ("-1", [H] * 4), ("NoDevFiles", [H] * 4),
+        ("0,1,0", [TWICE] * 4), ("0,9,0", [0, H, H, H]),
     ],
-)
+)  # fmt: skip
 def test_a_list_of_indices(value: str, expected: list[CudaIndex]) -> None:
     assert cuda_indices(ALIKE, visible(value)) == expected
     assert cuda_indices(MIXED_CARDS, visible(value, **BUS)) == expected
@@ -57,22 +41,14 @@ def test_a_list_of_indices(value: str, expected: list[CudaIndex]) -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (UUIDS[2], [H, H, 0, H]),
-        (f"{UUIDS[3]},{UUIDS[0]}", [1, H, H, 0]),
-        ("GPU-8d6f", [H, H, H, 0]),
-        (" GPU-8d6f , GPU-7d ", [H, H, 1, 0]),
-        ("GPU-8D6F", [H, H, H, 0]),
-        ("GPU-6d6f636b,GPU-6d6f636c", [0, 1, H, H]),
-        ("GPU-6d6f", [H] * 4),
-        ("GPU-8d6f,GPU-6d6f,GPU-7d", [H, H, H, 0]),
-        ("GPU-8d6f,GPU-deadbeef,GPU-7d", [H, H, H, 0]),
-        ("GPU-8d6f,0", [H, H, H, 0]),
-        ("GPU-8d6f,,GPU-7d", [H, H, H, 0]),
-        ("GPU-8d6f,GPU-8d6f636e", [TWICE] * 4),
-        ("GPU-", [H] * 4),
-        (f"{UUIDS[2]}0", [H] * 4),
+        (UUIDS[2], [H, H, 0, H]), (f"{UUIDS[3]},{UUIDS[0]}", [1, H, H, 0]), ("GPU-8d6f", [H, H, H, 0]),
+        (" GPU-8d6f , GPU-7d ", [H, H, 1, 0]), ("GPU-8D6F", [H, H, H, 0]),
+        ("GPU-6d6f636b,GPU-6d6f636c", [0, 1, H, H]), ("GPU-6d6f", [H] * 4),
+        ("GPU-8d6f,GPU-6d6f,GPU-7d", [H, H, H, 0]), ("GPU-8d6f,GPU-deadbeef,GPU-7d", [H, H, H, 0]),
+        ("GPU-8d6f,0", [H, H, H, 0]), ("GPU-8d6f,,GPU-7d", [H, H, H, 0]), ("GPU-8d6f,GPU-8d6f636e", [TWICE] * 4),
+        ("GPU-", [H] * 4), (f"{UUIDS[2]}0", [H] * 4),
     ],
-)
+)  # fmt: skip
 def test_a_list_of_complete_or_abbreviated_uuids(value: str, expected: list[CudaIndex]) -> None:
     assert cuda_indices(ALIKE, visible(value)) == expected
     assert cuda_indices(MIXED_CARDS, visible(value)) == expected  # the order of the devices does not matter

@@ -44,19 +44,10 @@ def test_bytes_keep_their_size(value: int) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0, "0s"),
-        (59.9, "50s"),
-        (60, "60s"),
-        (120, "2m"),
-        (3599, "59m"),
-        (3600, "1h00"),
-        (11_100, "3h05"),
-        (119.9, "110s"),
-        (86_399, "23h59"),
-        (86_400, "1d00h"),
-        (187_200, "2d04h"),
+        (0, "0s"), (59.9, "50s"), (60, "60s"), (120, "2m"), (3599, "59m"), (3600, "1h00"), (11_100, "3h05"),
+        (119.9, "110s"), (86_399, "23h59"), (86_400, "1d00h"), (187_200, "2d04h"),
     ],
-)
+)  # fmt: skip
 def test_duration(seconds: float, text: str) -> None:
     assert units.duration_text(seconds) == text
 
@@ -71,21 +62,11 @@ def test_age(seconds: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (4.1e-6, "4.10 µs"),
-        (5e-9, "0.01 µs"),
-        (250e-6, "250 µs"),
-        (0.1, "100 ms"),
-        (0.9994, "999 ms"),
-        (0.9995, "1.00 s"),
-        (1.5, "1.50 s"),
-        (9.994, "9.99 s"),
-        (9.995, "10.0 s"),
-        (99.94, "99.9 s"),
-        (99.95, "100 s"),
-        (250, "250 s"),
-        (None, units.MISSING),
+        (4.1e-6, "4.10 µs"), (5e-9, "0.01 µs"), (250e-6, "250 µs"), (0.1, "100 ms"), (0.9994, "999 ms"),
+        (0.9995, "1.00 s"), (1.5, "1.50 s"), (9.994, "9.99 s"), (9.995, "10.0 s"), (99.94, "99.9 s"),
+        (99.95, "100 s"), (250, "250 s"), (None, units.MISSING),
     ],
-)
+)  # fmt: skip
 def test_a_short_time_has_three_digits(seconds: float | None, text: str) -> None:
     assert units.short_time_text(seconds) == text
 
@@ -128,21 +109,13 @@ def test_clock(seconds: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
-        (3 * GIB, Unit.BYTES, "3.00 GiB"),
-        (1_980_000_000, Unit.HERTZ, "1980 MHz"),
-        (612.54, Unit.WATTS, "612.5 W"),
-        (56, Unit.CELSIUS, "56 °C"),
-        (87, Unit.PERCENT, "87 %"),
-        (16, Unit.NONE, "16"),
-        (478.116e9, Unit.BYTES_PER_SECOND, "478 GB/s"),
-        (55.4321e9, Unit.BYTES_PER_SECOND, "55.4 GB/s"),
-        (0, Unit.BYTES_PER_SECOND, "0 B/s"),
-        (999.4, Unit.JOULES, "999 J"),
-        (1_254_000, Unit.JOULES, "1.25 MJ"),
-        (1_234_567, Unit.COUNT, "1,234,567"),
-        (6016, Unit.BITS, "6016 bit"),
+        (3 * GIB, Unit.BYTES, "3.00 GiB"), (1_980_000_000, Unit.HERTZ, "1980 MHz"), (612.54, Unit.WATTS, "612.5 W"),
+        (56, Unit.CELSIUS, "56 °C"), (87, Unit.PERCENT, "87 %"), (16, Unit.NONE, "16"),
+        (478.116e9, Unit.BYTES_PER_SECOND, "478 GB/s"), (55.4321e9, Unit.BYTES_PER_SECOND, "55.4 GB/s"),
+        (0, Unit.BYTES_PER_SECOND, "0 B/s"), (999.4, Unit.JOULES, "999 J"), (1_254_000, Unit.JOULES, "1.25 MJ"),
+        (1_234_567, Unit.COUNT, "1,234,567"), (6016, Unit.BITS, "6016 bit"),
     ],
-)
+)  # fmt: skip
 def test_value(value: float, unit: Unit, text: str) -> None:
     assert units.value_text(value, unit) == text
 

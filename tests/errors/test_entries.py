@@ -94,7 +94,7 @@ ADVERSARIAL_BYTES: Final = 40_000
 
 @cache
 def wordings() -> dict[str, list[tuple[str, str]]]:
-    """The id and the regular expression of every wording, by the first letters of its needle, which a match contains."""
+    """The id and the regular expression of every wording, by the first letters of its needle, which matches have."""
     known: dict[str, list[tuple[str, str]]] = {}
     for error in ERRORS.values():
         for wording in wordings_of(error):

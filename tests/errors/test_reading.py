@@ -1,5 +1,6 @@
 """How a log is read: runs, ranks, what a run survived, and the root of what ended it."""
 
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -225,30 +226,12 @@ def test_ranks_are_compared() -> None:
     assert "rank 3 is 1 collective behind (ALLREDUCE #4,182); the others wait for it" in headline
 
 
-@pytest.mark.parametrize(
-    ("message", "advice"),
-    [
-        ("ModuleNotFoundError: No module named 'user.data'", "Start the program in the folder that contains user"),
-        ("ModuleNotFoundError: No module named 'utils'", "in the folder that has utils, mostly the one above"),
-        ("ModuleNotFoundError: No module named 'tabulate'", "Install the package that has tabulate"),
-        ("FileNotFoundError: [Errno 2] No such file or directory: 'a/b.csv'", "Make a/b.csv, or correct it at user/"),
-        ("IndexError: index 9 is out of bounds for axis 1 with size 4", "9 occurs, and dimension 1 has 4 entries"),
-        (
-            "TypeError: fit() got an unexpected keyword argument 'lr'",
-            "Remove or rename lr in the call at user/train.py",
-        ),
-        ("AttributeError: 'Net' object has no attribute 'head'", "Use an attribute that Net has instead of head at"),
-        ("RuntimeError: the folder does not exist: /data/coco/val", "Put the file at /data/coco/val, or correct"),
-        ("ImportError: cannot import name 'f' from 'm' (/home/user/m.py)", "Define f in user/m.py, or import it"),
-        ("TypeError: bad operand: 'builtin_function_or_method' and 'float'", "Call the function at user/train.py:12"),
-        ("TypeError: expected str, not NoneType", "Find why a value at user/train.py:12 is None"),
-        ("ValueError: too many values to unpack (expected 2)", "Take as many values at user/train.py:12"),
-    ],
-)
-def test_the_first_thing_to_do_about_an_exception_without_an_entry(message: str, advice: str) -> None:
-    given = answer(traceback(message)).do
-    assert given is not None
-    assert advice in given.text
+def test_the_first_thing_to_do_about_an_exception_without_an_entry() -> None:
+    rows = Path(__file__).with_name("first_steps.txt").read_text().splitlines()
+    for message, code, advice in (row.split(" || ") for row in rows if not row.startswith("#")):
+        given = answer(traceback(message, code=code)).do
+        assert given is not None
+        assert advice in f"{given.text} {given.code}", (message, code)
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_half_a_body() -> None:
     assert "ends early" in refused(body(gzip.compress(content)[:-2000], Content_Encoding="gzip"))
 
 
-def test_too_much() -> None:
+def test_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     def endless(handler: BaseHTTPRequestHandler, _: object) -> None:
         handler.send_response(200)
         handler.end_headers()
@@ -162,7 +162,9 @@ def test_too_much() -> None:
 
     limit = "which is the limit of gpumon. Select fewer GPUs with --match"
     assert f"sent more than 4 MiB, {limit}" in refused(endless, max_bytes=4 << 20)
-    assert f"sent more than 400,000 series, {limit}" in refused(endless)
+    assert client.MAX_SERIES == 400_000
+    monkeypatch.setattr(client, "MAX_SERIES", 40_000)
+    assert f"sent more than 40,000 series, {limit}" in refused(endless)
     assert PrometheusAddress("http://a").max_bytes == 64 << 20
 
 

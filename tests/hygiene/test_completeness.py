@@ -28,11 +28,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def classes() -> Iterator[tuple[str, Path]]:
-    """The name and the file of every class of gpumon and of the workloads."""
+    """The name and the file of every class of gpumon and of the workloads; texts of programs have others."""
     for folder in ("gpumon", "workloads"):
-        for path in (
-            path for path in (ROOT / folder).rglob("*.py") if not path.match("mistakes_*.py")
-        ):  # these have texts
+        for path in (ROOT / folder).rglob("*.py"):
+            if path.is_symlink() or path.match("mistakes_*.py"):  # the latter have texts of programs
+                continue
             for name in re.findall(r"^ *class (\w+)[(:]", path.read_text(), re.MULTILINE):
                 yield name, path.relative_to(ROOT)
 

@@ -269,16 +269,6 @@ def test_out_of_memory_in_the_first_second() -> None:
     assert small.sentences[0].startswith("Leak, or a job that is slightly too big")
 
 
-@pytest.mark.parametrize("raw", [FRAGMENTED, document([used(15 * GIB)], 512, limit=16 * GIB)], ids=["GPU", "limit"])
-@pytest.mark.parametrize("backend", ["native", "cudaMallocAsync"])
-def test_the_quoted_message_is_that_of_torch_and_can_be_read_again(raw: Json, backend: str) -> None:
-    match = match_of({**raw, "backend": backend})
-    (log_match,) = explain_text(f"torch.OutOfMemoryError: {match.text}").matches
-    assert (log_match.error.id, log_match.values["asked_bytes"]) == (match.error.id, match.values["asked_bytes"])
-    for name in ("total_bytes", "free_bytes", "allocated_bytes"):
-        assert log_match.values[name] == pytest.approx(match.values[name], rel=0.01)
-
-
 @pytest.mark.parametrize(
     ("raw", "cause"),
     [

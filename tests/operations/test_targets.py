@@ -60,7 +60,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
     yield job
     for pid in tree(job.shell.pid):
         kill(pid)
-    job.shell.wait()
+    job.shell.communicate()
     for pid in (*job.ranks, *job.workers, *job.helpers):
         wait_gone(pid, 5)
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -141,19 +141,24 @@ class Program:
         return self.process.returncode, out, err
 
 
-@contextmanager
-def running(folder: Path, code: str, *, python: str = sys.executable, **more: str) -> Iterator[Program]:
+def running(folder: Path, code: str, *, python: str = sys.executable, **more: str) -> AbstractContextManager[Program]:
     """A program."""
-    command = [python, "-c", code]
-    with subprocess.Popen(
-        command,
+    process = subprocess.Popen(
+        [python, "-c", code],
         env=environment(folder, **more),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-    ) as process:
+    )
+    return connected(process, folder)
+
+
+@contextmanager
+def connected(process: "subprocess.Popen[str]", folder: Path) -> Iterator[Program]:
+    """A program that was started; in the end it is killed if it still runs, and the connections to it are closed."""
+    with process:
         program = Program(process, folder)
         try:
             yield program

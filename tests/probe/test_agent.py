@@ -24,8 +24,8 @@ from tests.probe.children import (
     FAKE_TORCH,
     PATIENCE,
     Probe,
-    Program,
     complaints,
+    connected,
     environment,
     python2,
     pythons,
@@ -217,10 +217,9 @@ gpumon.probe.stop()
 sys.stdin.readline()
 """
     env = {**environment(tmp_path), "PYTHONPATH": f"{REPOSITORY}:{FAKE_TORCH}"}
-    with subprocess.Popen(
-        [sys.executable, "-c", code], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        program = Program(process, tmp_path)
+    command = [sys.executable, "-c", code]
+    process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with connected(process, tmp_path) as program:
         probe = program.probe()
         assert probe.until("statistics")["state"] == "waiting_for_torch"
         assert len(sockets(tmp_path)) == 1
@@ -232,7 +231,6 @@ sys.stdin.readline()
         program.say("")
         waited(lambda: not sockets(tmp_path))
         assert process.poll() is None
-        process.kill()
 
 
 @pytest.mark.sampled(2)
@@ -402,18 +400,12 @@ if __name__ == "__main__":
     for each in workers:
         each.kill()
 """)
-    with subprocess.Popen(
-        [sys.executable, str(script)],
-        env=environment(tmp_path),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        program = Program(process, tmp_path)
+    command, env = [sys.executable, str(script)], environment(tmp_path)
+    process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with connected(process, tmp_path) as program:
         for ordinal, pid in enumerate(program.hear().split()):
             probe = program.probe(int(pid))
             assert [device["ordinal"] for device in probe.until("statistics")["devices"]] == [ordinal]
-            probe.close()
         program.say("")
         assert process.wait(PATIENCE) == 0
 

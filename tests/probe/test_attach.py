@@ -158,16 +158,13 @@ def test_another_process_of_the_same_pid_is_not_it(proc: FakeProc) -> None:
     assert target.state is None
 
 
-def test_a_library_has_the_version(proc: FakeProc) -> None:
+def test_a_library_has_the_version_and_a_program_that_was_replaced(proc: FakeProc) -> None:
     proc.program("/opt/trainer")
     proc.write("maps", "7f00-7f01 r-xp 0 08:01 9   /opt/lib/libpython3.14.so.1.0\n")
     target = proc.read()
     assert not target.is_interpreter
     assert target.named_version == (3, 14)
     assert target.own_pid == 7
-
-
-def test_a_program_that_was_replaced(proc: FakeProc) -> None:
     proc.program("/opt/python3.14 (deleted)")
     target = proc.read()
     assert target.is_replaced
@@ -241,18 +238,12 @@ def test_a_process_of_another_user(proc: FakeProc, monkeypatch: pytest.MonkeyPat
     assert proc.read().is_foreign
 
 
-def test_a_process_that_proc_hides(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_proc_hides_or_that_cannot_be_inspected(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*_: object) -> None:
         raise PermissionError(errno.EPERM, "no")
 
     monkeypatch.setattr(os, "kill", forbidden)
     assert "another user" in refusal(lambda: read_target(1, proc.root))
-
-
-def test_a_process_that_cannot_be_inspected(proc: FakeProc, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forbidden(_: Path) -> Path:
-        raise PermissionError(errno.EACCES, "no")
-
     monkeypatch.setattr(Path, "readlink", forbidden)
     assert "SYS_PTRACE" in refusal(proc.read)
 
@@ -302,11 +293,7 @@ def test_every_python_can_be_asked(tmp_path: Path) -> None:
     assert "Python 3" in message if sys.version_info < (3, 14) else "cannot reach" in message
 
 
-@pytest.mark.parametrize(
-    "said",
-    ["", "nonsense", "[]", "{}", '{"version": "x"}', "[" * 100_000],
-    ids=["nothing", "text", "list", "empty", "no numbers", "deep"],
-)
+@pytest.mark.parametrize("said", ["", "nonsense", "[]", "{}", '{"version": "x"}', "[" * 10_000])
 def test_an_interpreter_with_invalid_output(proc: FakeProc, tmp_path: Path, said: str) -> None:
     (tmp_path / "said").write_text(said)
     target = pretend(proc, tmp_path, f"cat {tmp_path}/said; echo 'Fatal \033[31merror' >&2")
@@ -326,14 +313,9 @@ def test_an_interpreter_that_cannot_be_run(proc: FakeProc, tmp_path: Path) -> No
 
 def test_the_pid_of_another_process_by_now(proc: FakeProc, tmp_path: Path) -> None:
     target = pretend(proc, tmp_path, f"touch {tmp_path}/ran")
-    others = [
-        dataclasses.replace(target, uid=target.uid + 1),
-        dataclasses.replace(target, gid=target.gid + 1),
-        dataclasses.replace(target, start_ticks=1),
-    ]
-    for other in others:
+    for other in ({"uid": target.uid + 1}, {"gid": target.gid + 1}, {"start_ticks": 1}):
         with pytest.raises(CommandError, match="ended before"):
-            interpreter.remote_exec(other, tmp_path)
+            interpreter.remote_exec(dataclasses.replace(target, **other), tmp_path)
     assert not (tmp_path / "ran").exists()
 
 
@@ -376,21 +358,9 @@ def test_root_runs_programs_of_a_user_only_as_that_user(proc: FakeProc, monkeypa
 FORBIDDEN = ["RuntimeError: lookup failed", "PermissionError: [Errno 1] Operation not permitted"]
 
 
-@pytest.mark.parametrize(
-    ("scope", "words"),
-    [
-        (None, "docker run --cap-add SYS_PTRACE"),
-        ("0", "docker run --cap-add SYS_PTRACE"),
-        ("1", "only parent processes to access the memory of their children"),
-        ("2", "ptrace_scope is 2"),
-        ("3", "gpumon watch -- "),
-    ],
-)
-def test_what_the_kernel_forbids(proc: FakeProc, tmp_path: Path, scope: str | None, words: str) -> None:
-    if scope is not None:
-        proc.scope(scope)
+def test_what_the_kernel_forbids(proc: FakeProc, tmp_path: Path) -> None:
     target = pretend(proc, tmp_path, answered([3, 14, 0], *FORBIDDEN, is_forbidden=True))
-    assert words in refusal(lambda: interpreter.remote_exec(target, tmp_path))
+    assert "The kernel does not allow gpumon" in refusal(lambda: interpreter.remote_exec(target, tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -346,7 +346,7 @@ def test_a_probe_that_rejects_clients_is_retried_rarely(folder: Path, watch: Wat
     with listening(folder, lambda _: met.append(time.monotonic())):
         watched = watch()
         assert "maximum number of clients" in watched.problem()
-        watched.until(lambda: len(met) == 2)
+        watched.until(lambda: len(met) >= 2)
     assert met[1] - met[0] > 0.9
 
 

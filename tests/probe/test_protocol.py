@@ -60,7 +60,7 @@ def test_a_complete_reading() -> None:
         backend="native",
         expandable_segments=False,
         devices=(
-            AllocatorStatistics(**{**DEVICE, "small_pool": PoolBytes(**DEVICE["small_pool"])}),
+            AllocatorStatistics(**{**DEVICE, "small_pool": PoolBytes(**DEVICE["small_pool"])})
         ),
         pinned=PinnedMemory(9, 8),
         cost=ProbeCost(0.0001, 2e-5, 12),

@@ -12,7 +12,7 @@ import pytest
 
 from gpumon.probe.agent.instrument import InstrumentedFunction
 from gpumon.probe.agent.training import BackwardCounter, GraphReplay, Training
-from tests.probe.children import Probe, Program, complaints, environment, sockets, waited
+from tests.probe.children import Probe, complaints, connected, environment, sockets, waited
 from tests.workloads.conftest import TORCH_PYTHON, needs_torch
 
 pytestmark = [needs_torch, pytest.mark.timeout(300)]
@@ -132,8 +132,7 @@ STARTS = {
 def test_it_starts_where_a_program_trains_on_the_cpu(tmp_path: Path, doing: str) -> None:
     begun = textwrap.dedent(STARTS[doing])
     code = f"print(threads(), '_gpumon_probe_agent' in sys.modules)\nready()\n{begun}\nready()\n"
-    with start(tmp_path, code) as process:
-        program = Program(process, tmp_path)
+    with connected(start(tmp_path, code), tmp_path) as program:
         assert program.hear() == "1 False"
         assert (program.hear(), sockets(tmp_path)) == ("ready", [])
         program.say("")
@@ -156,8 +155,7 @@ def test_steps_and_waits_for_data_are_measured(tmp_path: Path) -> None:
             step(batch)
             time.sleep(0.02)
     """
-    with start(tmp_path, code) as process:
-        program = Program(process, tmp_path)
+    with connected(start(tmp_path, code), tmp_path) as program:
         assert program.hear() == "ready"
         probe = program.probe()
         probe.send({"ask": "pace", "interval_seconds": 0.2})
@@ -167,7 +165,6 @@ def test_steps_and_waits_for_data_are_measured(tmp_path: Path) -> None:
         assert 0.02 <= progress["data_seconds"] < progress["step_seconds"]
         assert 0.0 <= progress["collection_seconds"] < 0.5 * progress["step_seconds"]
         assert abs(time.monotonic() - progress["last_step_monotonic"]) < 5
-        process.kill()
 
 
 @pytest.mark.long
@@ -178,8 +175,7 @@ def test_a_wait_for_data_that_lasts_is_reported_while_it_lasts(tmp_path: Path) -
     ready()
     next(iter(DataLoader(Numbers())))
     """
-    with start(tmp_path, code) as process:
-        program = Program(process, tmp_path)
+    with connected(start(tmp_path, code), tmp_path) as program:
         program.hear()
         probe = program.probe()
         waited(lambda: probe.until("statistics")["training"] is not None)
@@ -187,7 +183,6 @@ def test_a_wait_for_data_that_lasts_is_reported_while_it_lasts(tmp_path: Path) -
         program.say("")
         since = waited(lambda: training(probe)["waiting_for_data_since_monotonic"])
         assert began <= since <= time.monotonic()
-        process.kill()
 
 
 @pytest.mark.long
@@ -201,12 +196,10 @@ def test_garbage_collections_of_the_training_thread_are_measured(tmp_path: Path)
         gc.collect()
         step()
     """
-    with start(tmp_path, code) as process:
-        program = Program(process, tmp_path)
+    with connected(start(tmp_path, code), tmp_path) as program:
         assert program.hear() == "ready"
         progress = training(program.probe(), 100)
         assert 0.3 * progress["step_seconds"] < progress["collection_seconds"] < 2 * progress["step_seconds"]
-        process.kill()
 
 
 COUNTS = {

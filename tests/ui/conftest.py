@@ -30,6 +30,7 @@ def stylesheets_parsed_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stylesheet, "_parse_rules", parse_once)
+        patch.setattr(app, "exclude_modules_from_collection", lambda: None)  # visits all tests
         yield
 
 

@@ -58,21 +58,11 @@ class FakeWatcher:
 
 def statistics(**changes: Any) -> AllocatorStatistics:  # noqa: ANN401
     values: dict[str, Any] = {
-        "ordinal": 0,
-        "uuid": builders.device(0).uuid,
-        "name": "NVIDIA H200",
-        "allocated_bytes": 43 * GIB,
-        "reserved_bytes": 60 * GIB,
-        "active_bytes": 43 * GIB + 512 * MIB,
-        "inactive_split_bytes": 4 * GIB,
-        "requested_bytes": 42 * GIB,
-        "allocated_peak_bytes": 57 * GIB,
-        "reserved_peak_bytes": 60 * GIB,
-        "alloc_retries_count": 0,
-        "ooms_count": 0,
-        "segments_count": 400,
-        "small_pool": PoolBytes(GIB, GIB, GIB, 0),
-    }
+        "ordinal": 0, "uuid": builders.device(0).uuid, "name": "NVIDIA H200", "allocated_bytes": 43 * GIB,
+        "reserved_bytes": 60 * GIB, "active_bytes": 43 * GIB + 512 * MIB, "inactive_split_bytes": 4 * GIB,
+        "requested_bytes": 42 * GIB, "allocated_peak_bytes": 57 * GIB, "reserved_peak_bytes": 60 * GIB,
+        "alloc_retries_count": 0, "ooms_count": 0, "segments_count": 400, "small_pool": PoolBytes(GIB, GIB, GIB, 0),
+    }  # fmt: skip
     return AllocatorStatistics(**(values | changes))
 
 

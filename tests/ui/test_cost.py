@@ -76,22 +76,12 @@ def test_figures_and_rates() -> None:
     frame = builders.frame(sweep=Sweep(0.0042, 360, 3, 1))
     shown = {label: value for label, value, _ in cost_entries(COSTS, BEFORE, frame)}
     assert shown == {
-        "Last sweep": "4.20 ms, 0.42 % of the interval",
-        "NVML calls": "360",
-        "NVML errors": "3",
-        "Values refused": "0",
-        "Threads stuck": "1",
-        "Frames received": "50",
-        "Frames merged": "2",
-        "Frames late": "4",
-        "Frames lost": "1",
-        "Sent to the terminal": "50.0 KiB, 1.00 KiB/s",
-        "gpumon CPU": "1.20 s, 2.0 %",
-        "gpumon memory": "61.0 MiB",
-        "Collector CPU": "2.10 s, 1.0 %",
-        "Collector memory": "31.0 MiB",
-        "Running": "60s",
-    }
+        "Last sweep": "4.20 ms, 0.42 % of the interval", "NVML calls": "360", "NVML errors": "3",
+        "Values refused": "0", "Threads stuck": "1", "Frames received": "50", "Frames merged": "2",
+        "Frames late": "4", "Frames lost": "1", "Sent to the terminal": "50.0 KiB, 1.00 KiB/s",
+        "gpumon CPU": "1.20 s, 2.0 %", "gpumon memory": "61.0 MiB", "Collector CPU": "2.10 s, 1.0 %",
+        "Collector memory": "31.0 MiB", "Running": "60s",
+    }  # fmt: skip
 
 
 def test_frames_whose_reading_outlasts_the_interval_are_late() -> None:

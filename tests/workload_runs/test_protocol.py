@@ -75,31 +75,12 @@ def test_an_event_without_its_frame_is_none(name: str) -> None:
 @pytest.mark.parametrize(
     "foreign",
     [
-        b"",
-        b"null",
-        b"7",
-        b'"step"',
-        b"[]",
-        b"{}",
-        b"NCCL INFO Bootstrap : Using eth0",
-        b"\xff\xfe\x00",
-        line()[:-1],
-        line()[1:],
-        line() + line(),
-        line(schema=2),
-        line(schema="1"),
-        line(schema=None),
-        line(event="frame"),
-        line(event=["step"]),
-        line(event=None),
-        line(time_seconds=float("nan")),
-        line(time_seconds=float("-inf")),
-        line(time_seconds=None),
-        line(time_seconds=10**400),
-        line(RunEventKind.PROGRESS, done="3"),
-        line(RunEventKind.PROGRESS, done=10**400),
-        line(RunEventKind.METRIC, value=-(10**400)),
-        line(RunEventKind.RESULT, verdict="fine"),
+        b"", b"null", b"7", b'"step"', b"[]", b"{}", b"NCCL INFO Bootstrap : Using eth0", b"\xff\xfe\x00",
+        line()[:-1], line()[1:], line() + line(), line(schema=2), line(schema="1"), line(schema=None),
+        line(event="frame"), line(event=["step"]), line(event=None), line(time_seconds=float("nan")),
+        line(time_seconds=float("-inf")), line(time_seconds=None), line(time_seconds=10**400),
+        line(RunEventKind.PROGRESS, done="3"), line(RunEventKind.PROGRESS, done=10**400),
+        line(RunEventKind.METRIC, value=-(10**400)), line(RunEventKind.RESULT, verdict="fine"),
         line(RunEventKind.RESULT, figures=[7]),
         line(RunEventKind.RESULT, figures=[{**FIGURE, "value": float("nan")}]),
         line(RunEventKind.RESULT, figures=[{**FIGURE, "value": True}]),
@@ -111,7 +92,7 @@ def test_an_event_without_its_frame_is_none(name: str) -> None:
         b'{"a":' * 40_000,
     ],
     ids=lambda foreign: repr(foreign[-24:]),
-)
+)  # fmt: skip
 def test_what_is_no_event_is_none(foreign: bytes) -> None:
     assert parse(foreign) is None
 

@@ -287,8 +287,9 @@ def test_a_process_that_does_not_die_is_told_and_left(stage: Stage, monkeypatch:
     assert play.state.end is not None
     assert play.state.end.exit_code is None
     assert play.state.end.reason == f"PID {play.child.pid} cannot be killed: blocked in an uninterruptible driver call."
-    assert play.child.pid is not None
-    assert wait_gone(play.child.pid, PATIENCE), "its guard ends it when the pipe to it is closed"
+    assert play.child._process is not None
+    assert wait_gone(play.child._process.pid, PATIENCE), "its guard ends it when the pipe to it is closed"
+    play.child._process.reap(0)
 
 
 # Floods and rubbish

@@ -9,8 +9,8 @@ from gpumon.core.text_table import table
 from gpumon.errors.entry import Code, Values
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.lazy_pattern import lazy_pattern
+from gpumon.errors.raised import MODEL_CODE
 from gpumon.errors.signs import sign
-from gpumon.errors.tracebacks import MODEL_CODE
 
 Facts = Mapping[str, str]
 
@@ -116,10 +116,3 @@ def driver(values: Values, _: str) -> Facts:
     """The CUDA version that a driver supports, as `cuda`: builds for CUDA 12 run with every 12.x."""
     digits = str(values.get("found", ""))
     return {"cuda": f"{int(digits) // 1000}.{int(digits) % 1000 // 10}"} if digits.isdigit() else {}
-
-
-def compiler(values: Values, _: str) -> Facts:
-    """The newest version of gcc that a message permits, as `gcc`."""
-    newest, limit = str(values.get("newest", "")), str(values.get("limit", ""))
-    version = newest if newest.isdigit() else str(int(limit) - 1) if limit.isdigit() else ""
-    return {"gcc": version} if version else {}

@@ -12,12 +12,9 @@ _VOLTA_INDEX: Final = "cu126"
 """The wheels for CUDA 12.6 are the last ones with kernels for Maxwell, Pascal and Volta."""
 _LEADING_NUMBERS: Final = lazy_pattern(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?")
 _BUILD: Final = lazy_pattern(r"\+(cu\d{2,3}|rocm[\d.]{1,6}|cpu)\b")
-_PYTHONS: Final = (((1, 8, 0), "3.8"), ((1, 13, 0), "3.9"))
+_PYTHONS: Final = (((1, 8, 0), "3.8"), ((1, 13, 0), "3.9"), ((2, 0, 0), "3.10"))
 """Versions of PyTorch, and the Python for those before them; later ones run with the one below."""
 _PYTHON: Final = "3.11"
-_FIRST_FOR_PYTHON_3_11: Final = (2, 0, 0)
-"""The first version with builds for Python 3.11 on all systems."""
-_LAST_FOR_INTEL_MAC: Final = (2, 2, 2)
 _NO_VERSION: Final = "none"
 
 
@@ -51,8 +48,6 @@ def listed(values: Values, _: str) -> Mapping[str, str]:
     requested, first = _numbers(version), _numbers(oldest)
     last = _numbers(newest) or requested  # a list that is too long to match has no newest version
     python = _python_for(requested) if package == "torch" else _PYTHON
-    if package == "torch" and first == _FIRST_FOR_PYTHON_3_11 and python == _PYTHON:
-        python = "3.10"
     build = _BUILD.search(version)
     if build is not None and package.startswith("torch") and _BUILD.search(oldest) is None:
         is_old = first is not None and requested is not None and requested < first
@@ -64,8 +59,7 @@ def listed(values: Values, _: str) -> Mapping[str, str]:
         return {}
     if requested < first:
         return {"listed": "too old", "python": python, "requested": version, "first": oldest}
-    is_mac = package == "torch" and last == _LAST_FOR_INTEL_MAC
-    return {"listed": "Intel Mac"} if is_mac else {"listed": "too new", "last": newest}
+    return {"listed": "too new", "last": newest}
 
 
 def _numbers(version: str) -> tuple[int, ...] | None:

@@ -16,16 +16,6 @@ from gpumon.insight.hangs.standing import description, is_working, kind_of, line
 from gpumon.insight.hangs.stragglers import lateness
 
 __all__ = [
-    "BUSY_FACTOR",
-    "MAKES_PROGRESS",
-    "MIN_COUNTED_SECONDS",
-    "MIN_SECONDS",
-    "STEPS",
-    "description",
-    "is_working",
-    "judge_hang",
-    "kind_of",
-    "lateness",
-    "line_of",
-    "standing_of",
-]
+    "BUSY_FACTOR", "MAKES_PROGRESS", "MIN_COUNTED_SECONDS", "MIN_SECONDS", "STEPS", "description", "is_working",
+    "judge_hang", "kind_of", "lateness", "line_of", "standing_of",
+]  # fmt: skip

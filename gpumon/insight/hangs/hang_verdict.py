@@ -237,7 +237,9 @@ def _without_wait(running: Sequence[RankEvidence], since: float) -> HangVerdict:
             return HangVerdict(kind, kind is HangKind.STOPPED, summary, number, "", line)
     if any(is_working(rank) for rank in running):
         return HangVerdict(HangKind.SLOW, False, f"No step{_during(since)}, but the main threads work.")
-    summary = f"No progress{_during(since)}, and no rank waits in a collective."
+    is_known = any(rank.stack or rank.recording for rank in running)
+    where = "no rank waits in a collective" if is_known else "without stacks it is unknown where the ranks wait"
+    summary = f"No progress{_during(since)}, and {where}."
     return HangVerdict(HangKind.UNDECIDED, False, summary, line=line_of(running[0]))
 
 

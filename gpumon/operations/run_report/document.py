@@ -56,12 +56,7 @@ def _drift(steps: Mapping[str, Any] | None) -> dict[str, Any] | None:
     change = difference(points[:third], points[-third:]) if third else None
     if change is None:
         return None
-    return {
-        "change": change.change,
-        "low": change.low,
-        "high": change.high,
-        "is_shown": change.is_shown,
-    }
+    return {"change": change.change, "low": change.low, "high": change.high, "is_shown": change.is_shown}
 
 
 def step_points(steps: Mapping[str, Any] | None) -> list[tuple[float, float]]:

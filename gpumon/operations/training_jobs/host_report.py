@@ -26,6 +26,7 @@ from gpumon.operations.training_jobs.report import (
     TrainingJobReport,
     TrainingJobState,
 )
+from gpumon.probe.attach import Attachability
 from gpumon.probe.messages import Probe
 
 _STARTING_SECONDS: Final = 60.0
@@ -58,7 +59,7 @@ class JobInputs(NamedTuple):
         verdict: The verdict on it.
         age_seconds: Its age.
         lateness: How late the ranks call their collectives, by rank.
-        probe_words: Whether a probe can be loaded into a rank, or why not, by PID.
+        attachable: Whether a probe can be loaded into a rank without one, or why not, by PID.
     """
 
     frame: Frame | None
@@ -67,7 +68,7 @@ class JobInputs(NamedTuple):
     verdict: HangVerdict | None = None
     age_seconds: float | None = None
     lateness: Mapping[int, float] = MappingProxyType({})
-    probe_words: Mapping[int, str] = MappingProxyType({})
+    attachable: Mapping[int, Attachability] = MappingProxyType({})
 
 
 def job_report(job: TrainingJob, inputs: JobInputs, now_monotonic: float) -> TrainingJobReport:
@@ -91,7 +92,7 @@ def job_report(job: TrainingJob, inputs: JobInputs, now_monotonic: float) -> Tra
     if job.ranks and not any(rank.pid in inputs.probes for rank in job.ranks):
         refusals = [item.stack_problem for item in inputs.evidence if item.stack_problem is not None]
         has_stacks = any(item.stack for item in inputs.evidence)
-        problems.append(NO_PROBE if has_stacks or not refusals else _without_stacks(refusals[0]))
+        problems.append(NO_PROBE if has_stacks or not refusals else _without_stacks(refusals[0], inputs.attachable))
     since = inputs.age_seconds if verdict is None or verdict.since_seconds is None else verdict.since_seconds
     return TrainingJobReport(
         key=job.key,
@@ -111,9 +112,15 @@ def job_report(job: TrainingJob, inputs: JobInputs, now_monotonic: float) -> Tra
     )
 
 
-def _without_stacks(refusal: Problem) -> Problem:
-    """That nothing but the kernel, the driver and NCCL shows the job, and why."""
-    return Problem(refusal.code, NO_STACKS.format(refusal.reason), refusal.remedy or NO_PROBE.remedy)
+def _without_stacks(refusal: Problem, attachable: Mapping[int, Attachability]) -> Problem:
+    """That nothing but the kernel, the driver and NCCL shows the job, and why; stacks need the rights of the probe."""
+    remedies = (state.problem.remedy for state in attachable.values() if state.problem is not None)
+    remedy = refusal.remedy or next(remedies, NO_PROBE.remedy)
+    return Problem(refusal.code, NO_STACKS.format(refusal.reason), remedy)
+
+
+def _word(state: Attachability | None) -> str:
+    return "" if state is None else state.word
 
 
 def _uses(frame: Frame | None, pids: Iterable[int]) -> Mapping[int, list[tuple[Device, Process]]]:
@@ -157,7 +164,7 @@ def _rank_report(
         sm_percent=sum(activity) / len(activity) if activity else None,
         process=uses[0][1] if uses else None,
         is_culprit=_is_culprit(rank, inputs.verdict),
-        probe=HAS_PROBE if probe is not None and probe.connected else inputs.probe_words.get(rank.pid, ""),
+        probe=HAS_PROBE if probe is not None and probe.connected else _word(inputs.attachable.get(rank.pid)),
     )
 
 

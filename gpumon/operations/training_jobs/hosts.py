@@ -35,6 +35,7 @@ from gpumon.operations.training_jobs.report import (
     TrainingJobReport,
     TrainingJobState,
 )
+from gpumon.stacks.tables import COLLECTIVES_MODULE
 from gpumon.streams.remote.stream import SSH
 
 READ_SECONDS: Final = 45.0
@@ -43,6 +44,8 @@ _MAX_RANKS: Final = 1 << 14
 _SLOW: Final = (HangKind.SLOW, HangKind.STRAGGLER)
 _EXIT_CODES: Final = (0, 1, 3)
 """No job hangs, a job hangs, there is no job."""
+_LOCAL: Final = ("pid ", "127.", "localhost:", "::1:")
+"""Ids that mean another job on every host: a process of its own, and a master that only its host reaches."""
 HostJobs: TypeAlias = HostAnswer[tuple[TrainingJobReport, ...]]
 
 
@@ -56,7 +59,7 @@ def merged_jobs(hosts: Sequence[HostJobs]) -> tuple[TrainingJobReport, ...]:
     parts: dict[tuple[str, ...], list[TrainingJobReport]] = {}
     for entry in hosts:
         for report in entry.value or ():
-            is_local = report.id.startswith("pid ") or not report.launcher
+            is_local = report.id.startswith(_LOCAL)
             parts.setdefault((report.user, report.id, entry.host if is_local else ""), []).append(report)
     merged = [_merged(reports) for reports in parts.values()]
     return tuple(sorted(merged, key=lambda report: (-len(report.ranks), report.key)))
@@ -124,17 +127,20 @@ def _verdict(parts: Sequence[TrainingJobReport], ranks: Sequence[RankReport]) ->
     moving = [verdict for verdict in known if not verdict.since_seconds]
     if moving or not known:
         return min(moving, key=lambda verdict: verdict.kind is HangKind.RUNNING, default=None)
-    judged = judge_hang([_evidence(rank) for rank in ranks if rank.rank is not None], 0.0)
+    waits = {rank: verdict.collective for verdict in known if verdict.collective for rank in verdict.waiting_ranks}
+    judged = judge_hang([_evidence(rank, waits.get(rank.rank, "")) for rank in ranks if rank.rank is not None], 0.0)
     certain = [verdict for verdict in (judged, *known) if verdict.is_hang and verdict.rank is not None]
     verdict = next(iter(certain), judged)
     evidence = tuple(sentence for part in known for sentence in part.evidence)
     return replace(verdict, evidence=evidence or verdict.evidence)
 
 
-def _evidence(rank: RankReport) -> RankEvidence:
-    """What a report shows of a rank, on a clock on which now is 0."""
+def _evidence(rank: RankReport, collective: str) -> RankEvidence:
+    """What a report shows of a rank, on a clock on which now is 0, and where its host says that it waits."""
     file, _, line = rank.line.rpartition(":")
     stack = (StackFrame(file, int(line), "main thread"),) if file and line.isdecimal() and len(line) < 9 else ()
+    if collective:
+        stack = (StackFrame(COLLECTIVES_MODULE, 1, collective.split(maxsplit=1)[0]), *stack)
     recording = None
     if rank.collective is not None:
         group = ProcessGroup(rank.collective.group)

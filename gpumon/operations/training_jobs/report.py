@@ -147,8 +147,9 @@ class TrainingJobReport:
 
     @property
     def running_ranks(self) -> int:
-        """Number of ranks on this host that have not ended."""
-        return sum(rank.state != EXITED and rank.host == THIS_HOST for rank in self.ranks)
+        """Number of ranks on this host that have not ended; on all hosts in the merged report of several."""
+        own = [rank for rank in self.ranks if rank.host == THIS_HOST] or self.ranks
+        return sum(rank.state != EXITED for rank in own)
 
     @property
     def probe(self) -> str:

@@ -24,7 +24,7 @@ from gpumon.operations.rank_watch import QUIET_SECONDS, Ask
 from gpumon.operations.training_jobs.host_report import JobInputs, job_report, workers_of
 from gpumon.operations.training_jobs.ras_ranks import remote_ranks, with_ras
 from gpumon.operations.training_jobs.report import TrainingJobReport, TrainingJobState
-from gpumon.probe.attach import attachability
+from gpumon.probe.attach import Attachability, attachability
 from gpumon.probe.client import ProbeWatcher
 from gpumon.probe.messages import Answer, Probe, RequestKind
 
@@ -55,7 +55,7 @@ class JobWatcher:
         self._scanner = JobScanner(proc)
         self._ras = RasPoller(proc, ras_seconds)
         self._hangs = HangWatch(ask, proc)
-        self._probe_words: dict[tuple[int, int], str] = {}
+        self._attachable: dict[tuple[int, int], Attachability] = {}
         self._answers: deque[tuple[Answer, float]] = deque(maxlen=_MAX_ANSWERS)
 
     def add_answer(self, answer: Answer) -> None:
@@ -99,22 +99,22 @@ class JobWatcher:
             answer = ras.get(job.key)
             nccl = None if answer is None else answer.report
             verdict = with_ras(job, verdicts[job.key], nccl, _stalled_seconds(known, now), known)
-            words = {rank.pid: self._probe_word(rank) for rank in job.ranks if rank.pid not in probes}
-            report = job_report(job, JobInputs(frame, probes, known, verdict, age, probe_words=words), now)
+            attachable = {rank.pid: self._attachability(rank) for rank in job.ranks if rank.pid not in probes}
+            report = job_report(job, JobInputs(frame, probes, known, verdict, age, attachable=attachable), now)
             remote = () if nccl is None else remote_ranks(job, nccl)
             reports.append(replace(report, ranks=(*report.ranks, *remote)) if remote else report)
         present = {(rank.pid, rank.start_ticks) for job in jobs for rank in job.ranks}
-        self._probe_words = {key: word for key, word in self._probe_words.items() if key in present}
+        self._attachable = {key: state for key, state in self._attachable.items() if key in present}
         reports.sort(key=lambda report: (-report.running_ranks, report.key))
         is_stalled = any(_stalled_seconds(ranks, now) >= QUIET_SECONDS for ranks in evidence.values())
         return JobsReading(tuple(reports), is_stalled, evidence, ras)
 
-    def _probe_word(self, rank: JobRank) -> str:
+    def _attachability(self, rank: JobRank) -> Attachability:
         """Whether the probe can be loaded into a process, or why not; read once."""
         key = rank.pid, rank.start_ticks
-        if key not in self._probe_words:
-            self._probe_words[key] = attachability(rank.pid).word
-        return self._probe_words[key]
+        if key not in self._attachable:
+            self._attachable[key] = attachability(rank.pid)
+        return self._attachable[key]
 
 
 def _stalled_seconds(evidence: Iterable[RankEvidence], now: float) -> float:

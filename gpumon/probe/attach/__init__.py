@@ -160,10 +160,6 @@ def _read_with_timeout(pid: int) -> Target:
 def detach(pid: int, timeout_seconds: float = 10.0) -> Target | None:
     """End the probe of a process, and wait until it has left; return the process, or None if no probe listened.
 
-    Args:
-        pid: The PID in gpumon's PID namespace.
-        timeout_seconds: Longest time to wait.
-
     Raises:
         CommandError: The process cannot be read, or its probe has not ended in time.
     """
@@ -201,14 +197,7 @@ def _wait_for_probe(
     timeout_seconds: float,
     on_wait: Callable[[Target], None] | None,
 ) -> Attached:
-    """Wait until the probe answers.
-
-    Args:
-        target: The process.
-        is_waiting: Whether it has not run the request yet.
-        find_outcome: Reads what it reports, once or for some time after it has run the request.
-        timeout_seconds: Longest time to wait.
-        on_wait: As for `attach`.
+    """Wait until the probe answers; `find_outcome` reads what the process reports, maybe only once.
 
     Raises:
         CommandError: It does not, or the process has ended.

@@ -62,10 +62,6 @@ def attachability(pid: int, proc: Path = Path("/proc")) -> Attachability:
     """Whether the probe can be loaded into a process.
 
     A process that the kernel allows to be read may still turn out to be unsuitable when gpumon attaches to it.
-
-    Args:
-        pid: The PID in gpumon's PID namespace.
-        proc: Root of the proc file system.
     """
     target = None
     try:
@@ -127,7 +123,8 @@ def _check_kernel(target: Target) -> None:
         return
     is_dumpable = folder.stat().st_uid == target.uid  # root owns the files of a process that must not be read
     scope = ptrace_scope(target)
-    if not is_dumpable or scope in {"2", NO_ATTACH} or (scope == "1" and not _is_descendant(target)):
+    is_open = scope != "1" or _is_descendant(target) or _has_allowed_it(target)
+    if not is_dumpable or scope in {"2", NO_ATTACH} or not is_open:
         raise forbidden(target)
 
 
@@ -147,6 +144,13 @@ def _is_descendant(target: Target) -> bool:
             if pid == own:
                 return True
             pid = int(read_status(target.proc / str(pid))["PPid"])
+    return False
+
+
+def _has_allowed_it(target: Target) -> bool:
+    """Whether the process has allowed others to trace it (PR_SET_PTRACER), as MPI does; the kernel logs a no."""
+    with suppress(OSError), (target.proc / str(target.pid) / "mem").open("rb"):
+        return True
     return False
 
 

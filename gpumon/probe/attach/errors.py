@@ -1,6 +1,7 @@
 """Refusals whose cause has to be looked up, or whose sentence depends on the process and on this host."""
 
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,8 @@ REMOTE_EXEC_VERSION: Final = (3, 14)
 _DISABLED: Final = "PYTHON_DISABLE_REMOTE_DEBUG"
 _OPTION: Final = "disable-remote-debug"
 _DEFAULT_FOLDER: Final = Path("/tmp")  # noqa: S108 - only compared with the one that the process sees
+_SUDO_FOLDERS: Final = frozenset(Path(folder) for folder in ("/usr/local/bin", "/usr/bin", "/bin"))
+"""Where sudo finds programs by their names."""
 NO_ATTACH: Final = "3"
 """The value of kernel.yama.ptrace_scope that forbids everything, to root too, until the next boot."""
 _PTRACE_SCOPES: Final = {
@@ -35,12 +38,7 @@ def too_old(target: Target, version: tuple[int, ...]) -> RefusalError:
 
 
 def cannot_run(target: Target, output: str) -> RefusalError:
-    """The interpreter of the process does not run in a second process.
-
-    Args:
-        target: The process.
-        output: What the interpreter printed, or the kernel's error.
-    """
+    """The interpreter of the process does not run in a second process; ``output`` is its last line, or the error."""
     if target.is_replaced:
         reason = f"The Python interpreter of {target.name} was replaced or removed since it started"
     else:
@@ -49,12 +47,9 @@ def cannot_run(target: Target, output: str) -> RefusalError:
 
 
 def not_accepted(target: Target, errors: tuple[str, ...], *, is_forbidden: bool) -> RefusalError:
-    """`sys.remote_exec` failed. The cause is looked up only now, so that no attempt that would succeed is rejected.
+    """`sys.remote_exec` raised errors, the outermost first, or the kernel denied access.
 
-    Args:
-        target: The process.
-        errors: What `sys.remote_exec` raised, the outermost exception first.
-        is_forbidden: Whether the kernel denied access to the process.
+    The cause is looked up only now, so that no attempt that would succeed is rejected.
     """
     if target.state is None:
         return RefusalError("ended", target=target)
@@ -78,13 +73,7 @@ def keeps_probe(target: Target, seconds: float) -> CommandError:
 
 
 def timed_out(target: Target, seconds: float, *, has_run: bool) -> CommandError:
-    """Nothing failed, but the probe does not answer yet.
-
-    Args:
-        target: The process.
-        seconds: How long gpumon has waited.
-        has_run: Whether the process has run the script, and only the answer is missing.
-    """
+    """Nothing failed, but the probe has not answered for some seconds; maybe only the answer is missing."""
     if has_run and not target.sees(_DEFAULT_FOLDER):
         reason = (
             f"The probe was started in {target.name}, but may listen in the {_DEFAULT_FOLDER} of that process, which "
@@ -130,7 +119,10 @@ def forbidden(target: Target) -> RefusalError:
     allowed = _PTRACE_SCOPES.get(scope)
     if allowed is None:
         return RefusalError("needs_capability", target=target, remedy=_capability_remedy(target))
-    remedy = ALTERNATIVES if scope == NO_ATTACH else _scope_remedy(target, scope)
+    if scope == NO_ATTACH:
+        remedy = ALTERNATIVES
+    else:
+        remedy = _capability_remedy(target) if _has_no_more_rights() else _scope_remedy(target, scope)
     return RefusalError("ptrace_scope", target=target, scope=scope, allowed=allowed, remedy=remedy)
 
 
@@ -141,18 +133,21 @@ def traced(target: Target, tracer: int) -> RefusalError:
 
 
 def _scope_remedy(target: Target, scope: str) -> str:
-    attach = f"sudo gpumon attach {target.pid}"
-    if scope == "1":
-        attach += (
-            f", or allow it until the next boot (sudo sysctl kernel.yama.ptrace_scope=0) and set it to {scope} again"
-        )
+    allow = ", or allow it until the next boot (sudo sysctl kernel.yama.ptrace_scope=0) and set it to 1 again"
+    attach = _as_root(target) + (allow if scope == "1" else "")
     return f"Run {attach}. For programs that you start later, run gpumon enable once: then nothing has to be attached."
+
+
+def _as_root(target: Target) -> str:
+    """The command for root; sudo does not look for programs in virtual environments."""
+    program = shutil.which("gpumon") or "gpumon"
+    return f"sudo {Path(program).name if Path(program).parent in _SUDO_FOLDERS else program} attach {target.pid}"
 
 
 def _capability_remedy(target: Target) -> str:
     """How this host gives the capability."""
-    if os.geteuid() != 0 and not _is_in_container():
-        return f"Run sudo gpumon attach {target.pid}."
+    if not _has_no_more_rights():
+        return f"Run {_as_root(target)}."
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         return (
             'Give the container the capability: securityContext: {capabilities: {add: ["SYS_PTRACE"]}}; or run gpumon '
@@ -163,8 +158,10 @@ def _capability_remedy(target: Target) -> str:
     return "Run gpumon as root with the capability SYS_PTRACE (docker run --cap-add SYS_PTRACE)."
 
 
-def _is_in_container() -> bool:
-    return "KUBERNETES_SERVICE_HOST" in os.environ or any(map(os.path.exists, ("/.dockerenv", "/run/.containerenv")))
+def _has_no_more_rights() -> bool:
+    """Whether sudo gives no more rights here: for root, and in a container."""
+    is_in_container = any(map(os.path.exists, ("/.dockerenv", "/run/.containerenv")))
+    return os.geteuid() == 0 or is_in_container or "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 def denied(target: Target) -> RefusalError:

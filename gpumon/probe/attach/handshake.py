@@ -18,12 +18,7 @@ _DETACH: Final = json_bytes({"ask": "detach", "id": 1})
 
 
 def listening_in(target: Target, hello_seconds: float = 0.0) -> Path | None:
-    """The folder of the socket on which the probe of a process listens, or None.
-
-    Args:
-        target: The process.
-        hello_seconds: How long to wait for the message ``hello``; with 0 the probe does not have to send it.
-    """
+    """The folder of the socket on which the probe of a process listens, or None; also if no ``hello`` comes in time."""
     with _connected(target) as (connection, folder):
         if connection is None or hello_seconds <= 0.0 or _read(connection, "hello", hello_seconds) is not None:
             return folder
@@ -31,15 +26,7 @@ def listening_in(target: Target, hello_seconds: float = 0.0) -> Path | None:
 
 
 def end_probe(target: Target, seconds: float) -> bool | None:
-    """Have the probe of a process end, and wait until its connection is closed.
-
-    Args:
-        target: The process.
-        seconds: How long to wait.
-
-    Returns:
-        Whether it ended; None if no probe listens.
-    """
+    """Have the probe of a process end; return whether it has closed its connection in time, None if none listens."""
     with _connected(target) as (connection, _), suppress(OSError):
         if connection is None:
             return None
@@ -76,8 +63,7 @@ def _connection(target: Target, folder: Path) -> socket.socket | None:
 
 def _read(connection: socket.socket, event: str, seconds: float) -> Json | None:
     """The next message of a kind, or None if it does not come in time."""
-    with suppress(OSError):
-        reader = Deadline(seconds).reader(connection)
+    with suppress(OSError), Deadline(seconds).reader(connection) as reader:
         while line := reader.readline(_MAX_BYTES):
             message = object_in(line)
             if message is not None and message.get("event") == event:
@@ -87,8 +73,7 @@ def _read(connection: socket.socket, event: str, seconds: float) -> Json | None:
 
 def _is_closed(connection: socket.socket, seconds: float) -> bool:
     """Whether the other end closes the connection in time."""
-    with suppress(OSError):
-        reader = Deadline(seconds).reader(connection)
+    with suppress(OSError), Deadline(seconds).reader(connection) as reader:
         while reader.read(_MAX_BYTES):
             pass
         return True

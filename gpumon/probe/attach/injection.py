@@ -353,13 +353,7 @@ class _StoppedThread:
         return self.now["rax"]
 
     def go(self, registers: dict[str, int], until: int, number: int, stops: int = 1) -> None:
-        """Have the thread go on with other registers until it makes a system call at an address.
-
-        Args:
-            registers: The registers.
-            until: The address after the instruction of that system call.
-            number: Its number.
-            stops: 1 to stop before it, 2 to stop after it.
+        """Have the thread go on until it makes a system call before ``until``, or, with 2 stops, returns from it.
 
         Raises:
             StuckError: It has not come there in time.

@@ -68,12 +68,7 @@ class Tracee:
         self._call(INTERRUPT)
 
     def resume(self, number: int = 0, *, to_syscall: bool = False) -> None:
-        """Let the stopped thread go on.
-
-        Args:
-            number: The signal that it receives.
-            to_syscall: Whether it stops again where it enters or leaves a system call.
-        """
+        """Let the stopped thread go on with a signal, perhaps until it enters or leaves a system call."""
         self._call(SYSCALL if to_syscall else CONT, 0, number)
 
     def detach(self) -> None:

@@ -121,11 +121,7 @@ class Target:
 
 
 def read_target(pid: int, proc: Path = _PROC) -> Target:
-    """Read a process from /proc.
-
-    Args:
-        pid: Its PID in gpumon's PID namespace.
-        proc: Root of the proc file system.
+    """Read a process from /proc; ``pid`` is that in gpumon's PID namespace.
 
     Raises:
         CommandError: The process does not exist, may not be accessed, or is not Python.

@@ -42,9 +42,7 @@ class TickItem(NamedTuple):
 class TickTable(LineTable, inherit_bindings=True):
     """Rows with a tick."""
 
-    BINDINGS: ClassVar[Bindings] = [
-        key("ticks.open", "Select", "Set or remove the tick", "choose"),
-    ]
+    BINDINGS: ClassVar[Bindings] = [key("ticks.open", "Select", "Set or remove the tick", "choose")]
 
 
 class ChoiceScreen(BaseModalScreen[ChosenT]):
@@ -63,9 +61,7 @@ class ChoiceScreen(BaseModalScreen[ChosenT]):
         LineTable { height: auto; max-height: 100%; }
     }
     """
-    BINDINGS: ClassVar[Bindings] = [
-        key("ticks.back", "Done", "Apply the choice, and go back", "done"),
-    ]
+    BINDINGS: ClassVar[Bindings] = [key("ticks.back", "Done", "Apply the choice, and go back", "done")]
 
     LABEL_WIDTH: ClassVar[int] = 24
     """Cells of the labels; the rest of a line is for the notes."""

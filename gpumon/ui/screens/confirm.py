@@ -74,9 +74,7 @@ class QuitDialog(ConfirmDialog[bool]):
         text = f"{counted(running_count, 'workload')} started here {verb} running. Quitting stops {them}.\n"
         super().__init__(text, "Quit")
 
-    BINDINGS: ClassVar[Bindings] = [
-        key("quit-dialog.quit", "Quit", "Quit anyway", "answer(True)", show=False),
-    ]
+    BINDINGS: ClassVar[Bindings] = [key("quit-dialog.quit", "Quit", "Quit anyway", "answer(True)", show=False)]
 
     def action_answer(self, confirmed: bool) -> None:
         self.dismiss(confirmed)

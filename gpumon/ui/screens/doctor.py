@@ -24,9 +24,7 @@ class DoctorScreen(TextScreen[None]):
     SHOWS_FRAMES: ClassVar[bool] = False
     TAB: ClassVar[str] = "Doctor"
     TEXT_ID: ClassVar[str] = "checks"
-    BINDINGS: ClassVar[Bindings] = [
-        key("doctor.run", "Check again", "Run every check again", "again"),
-    ]
+    BINDINGS: ClassVar[Bindings] = [key("doctor.run", "Check again", "Run every check again", "again")]
 
     def __init__(self, options: DoctorOptions | None = None) -> None:
         super().__init__()

@@ -37,9 +37,7 @@ _TYPING_PAUSE_SECONDS: Final = 0.2
 class FixTable(LineTable, inherit_bindings=True):
     """The lines of an explanation; the cursor goes from one thing to do to the next, and else from line to line."""
 
-    BINDINGS: ClassVar[Bindings] = [
-        key("fixes.copy-all", "Copy all", "Copy the code of every fix"),
-    ]
+    BINDINGS: ClassVar[Bindings] = [key("fixes.copy-all", "Copy all", "Copy the code of every fix")]
 
     def __init__(self) -> None:
         super().__init__(id="meaning", choosable=False)

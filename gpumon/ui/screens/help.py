@@ -74,10 +74,7 @@ def help_text(screen: Screen[Any], legend: str) -> str:
     others = [entry for entry in entries if entry not in own and entry not in tabs]
     lines = ["KEYS OF THIS SCREEN", *key_lines(own), ""]
     if isinstance(screen, BaseScreen) and screen.PAGE:
-        lines += [
-            f"  {'enter':<{_KEYS_WIDTH}} The page {page_titles()[Path(screen.PAGE).name]!r}",
-            "",
-        ]
+        lines += [f"  {'enter':<{_KEYS_WIDTH}} The page {page_titles()[Path(screen.PAGE).name]!r}", ""]
     if tabs:
         lines += ["SCREENS", *key_lines(tabs), ""]
     textual_lines = [_PALETTE_LINE, _TAB_LINE] if screen.app.ENABLE_COMMAND_PALETTE else [_TAB_LINE]

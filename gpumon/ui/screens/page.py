@@ -37,9 +37,7 @@ class PageScreen(BaseScreen[None]):
     DEFAULT_CSS = "PageScreen { Markdown { background: $background; } VerticalScroll { scrollbar-size-vertical: 1; } }"
     PAGE: ClassVar[str] = "docs/index.md"
     AUTO_FOCUS: ClassVar[str] = "VerticalScroll"
-    BINDINGS: ClassVar[Bindings] = [
-        key("page.back", "Back", "Back to the previous screen", "dismiss"),
-    ]
+    BINDINGS: ClassVar[Bindings] = [key("page.back", "Back", "Back to the previous screen", "dismiss")]
 
     def __init__(self, page: str) -> None:
         super().__init__()

@@ -31,9 +31,7 @@ class ReadingScreen(BaseScreen[None], Generic[ResultT]):
         screen_of: Makes the screen that takes its place, from the results.
     """
 
-    BINDINGS: ClassVar[Bindings] = [
-        key("reading.back", "Cancel", "Cancel reading and quit", "app.quit"),
-    ]
+    BINDINGS: ClassVar[Bindings] = [key("reading.back", "Cancel", "Cancel reading and quit", "app.quit")]
 
     class Failed(Message):
         """A file cannot be read."""

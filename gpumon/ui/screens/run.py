@@ -105,9 +105,7 @@ class RunTextScreen(TextScreen[None]):
     NO_TEXT: ClassVar[str] = ""
     FOLLOWS: ClassVar[bool] = False
     """Whether new lines are added at the end."""
-    BINDINGS: ClassVar[Bindings] = [
-        key("run-text.view", "Next view", "Next view of the run", "next_view"),
-    ]
+    BINDINGS: ClassVar[Bindings] = [key("run-text.view", "Next view", "Next view of the run", "next_view")]
 
     def __init__(self, subject: str, run: WorkloadRun | None = None) -> None:
         super().__init__()

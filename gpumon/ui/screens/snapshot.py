@@ -34,9 +34,7 @@ _MAX_SEARCH_LENGTH: Final = 200
 class _TreeTable(LineTable, inherit_bindings=True):
     """A table whose rows can be opened."""
 
-    BINDINGS: ClassVar[Bindings] = [
-        key("tree.open", "Open", "Open or close a frame", "choose"),
-    ]
+    BINDINGS: ClassVar[Bindings] = [key("tree.open", "Open", "Open or close a frame", "choose")]
     can_open = True
     """Whether the current view has rows that can be opened."""
 

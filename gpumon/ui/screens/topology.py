@@ -27,9 +27,7 @@ class TopologyScreen(TextScreen[None]):
     SHOWS_FRAMES: ClassVar[bool] = False
     IS_TEXT = True
     TEXT_ID = "topology"
-    BINDINGS: ClassVar[Bindings] = [
-        key("topology.run", "Read again", "Read the connections again", "again"),
-    ]
+    BINDINGS: ClassVar[Bindings] = [key("topology.run", "Read again", "Read the connections again", "again")]
 
     def __init__(self) -> None:
         super().__init__()

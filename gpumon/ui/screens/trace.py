@@ -55,17 +55,13 @@ class TraceView(Enum):
 class _AccountTable(LineTable, inherit_bindings=True):
     """The account, whose classes can be opened."""
 
-    BINDINGS: ClassVar[Bindings] = [
-        key("account.open", "Open", "Open or close what a class consists of", "choose"),
-    ]
+    BINDINGS: ClassVar[Bindings] = [key("account.open", "Open", "Open or close what a class consists of", "choose")]
 
 
 class _GapTable(LineTable, inherit_bindings=True):
     """The times without work, which the timeline can show."""
 
-    BINDINGS: ClassVar[Bindings] = [
-        key("gaps.open", "Timeline", "Show this time on the timeline", "choose"),
-    ]
+    BINDINGS: ClassVar[Bindings] = [key("gaps.open", "Timeline", "Show this time on the timeline", "choose")]
 
 
 class _FindField(Input):

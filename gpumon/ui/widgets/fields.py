@@ -17,9 +17,7 @@ from gpumon.workload_runs.parameters import ParameterKind, WorkloadParameter
 class Choice(Static, can_focus=True):
     """One of several words, all of which are visible."""
 
-    BINDINGS: ClassVar[Bindings] = [
-        key("choice.open", "Change", "Next choice", "turn"),
-    ]
+    BINDINGS: ClassVar[Bindings] = [key("choice.open", "Change", "Next choice", "turn")]
     DEFAULT_CSS = "Choice { height: auto; width: 1fr; }"
 
     class Chosen(Message):
@@ -48,9 +46,7 @@ class Choice(Static, can_focus=True):
 class Tick(Static, can_focus=True):
     """A box to tick, with a label."""
 
-    BINDINGS: ClassVar[Bindings] = [
-        key("tick.open", "Select", "Select, or clear", "turn"),
-    ]
+    BINDINGS: ClassVar[Bindings] = [key("tick.open", "Select", "Select, or clear", "turn")]
     DEFAULT_CSS = "Tick { height: 1; width: 1fr; }"
 
     class Toggled(Message):

@@ -72,9 +72,23 @@ def test_a_job_that_makes_progress_on_one_host_does_not_hang() -> None:
     assert job.state is TrainingJobState.RUNNING
 
 
-def test_processes_alone_are_different_jobs_on_different_hosts() -> None:
-    alone = JOBS[2]
-    hosts = [HostJobs(name, parse_jobs(text(alone), name)) for name in ("a", "b")]
+def test_ranks_that_are_alone_on_their_hosts_are_judged_without_probes() -> None:
+    """A program that was started by hand on each host, or by an operator of Kubernetes: no launcher is known."""
+    waits = replace(WAITING, collective="all_reduce", waiting_ranks=(0,))
+    reports = [replace(part(number, number + 1), id="10.0.0.1:29500", launcher="", world_size=2) for number in range(2)]
+    for number, verdict in enumerate((waits, replace(WAITING, is_hang=False))):
+        ranks = (rank(number, state="", line=f"a.py:{number}", since_seconds=60.0, collective=None),)
+        reports[number] = replace(reports[number], ranks=ranks, verdict=verdict)
+    (job,) = merged_jobs(
+        [HostJobs(host, parse_jobs(text(report), host)) for host, report in zip("ab", reports, strict=True)]
+    )
+    assert job.headline == "Rank 1 has not entered all_reduce: it is in a.py:1 for 60s; rank 0 waits."
+    assert (job.running_ranks, job.state) == (2, TrainingJobState.HANGING)
+
+
+@pytest.mark.parametrize("name", ["pid 5000", "127.0.0.1:29500", "localhost:1"])
+def test_processes_alone_are_different_jobs_on_different_hosts(name: str) -> None:
+    hosts = [HostJobs(host, parse_jobs(text(replace(JOBS[2], id=name)), host)) for host in ("a", "b")]
     assert len(merged_jobs(hosts)) == 2
 
 

@@ -108,11 +108,5 @@ def _queue(evidence: SlownessEvidence) -> Finding | None:
     return Finding(seconds, text, main_line(share), bound_seconds=bound)
 
 
-LOADING: Final = (
-    _few_workers,
-    _main_process,
-    _queue,
-    _worker_start,
-    _preparation,
-)
+LOADING: Final = (_few_workers, _main_process, _queue, _worker_start, _preparation)
 """The conditions, which causes.txt names."""

@@ -112,9 +112,5 @@ def _evaluation(evidence: SlownessEvidence) -> Finding | None:
     return Finding(share.seconds, f"every step evaluates{where_text(share)}", main_line(share))
 
 
-LOOP: Final = (
-    _collection,
-    _logging,
-    _evaluation,
-)
+LOOP: Final = (_collection, _logging, _evaluation)
 """The conditions, which causes.txt names."""

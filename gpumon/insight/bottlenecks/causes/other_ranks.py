@@ -143,11 +143,5 @@ def _class_seconds(evidence: SlownessEvidence, name: str) -> float:
     return seconds - _spinning_seconds(evidence) if name == GPU_WORK else seconds
 
 
-RANKS: Final = (
-    _straggler,
-    _unused_parameters,
-    _buckets,
-    _data_parallel,
-    _communication,
-)
+RANKS: Final = (_straggler, _unused_parameters, _buckets, _data_parallel, _communication)
 """The conditions, which causes.txt names."""

@@ -1,0 +1,187 @@
+"""An exception in a log, as a record, and how its frames and its message are read."""
+
+from collections.abc import Sequence
+from enum import Enum, auto
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+from gpumon.core.text import safe_text
+from gpumon.errors.lazy_pattern import lazy_pattern
+from gpumon.errors.scan import RankLines
+from gpumon.errors.signs import WARNING, progress, sign, starts
+
+TRACEBACK: Final = "Traceback (most recent call last)"
+MODEL_CODE: Final = "transformers_modules"
+"""The package in which transformers keeps code that came with a model."""
+
+LIBRARY, _NOT_MESSAGE = sign("library"), sign("not message")
+MAX_TEXT: Final = 400
+MAX_TRACEBACK_LINES: Final = 400
+MAX_MESSAGE_LINES: Final = 24
+LINES_ABOVE: Final = 40
+LINES_OF_PLACE: Final = 4
+_COMMON_HEADS: Final = frozenset({"", "The", "This", "If", "You", "Please", "To", "It", "For", "A", "In", "File"})
+
+
+class Link(Enum):
+    """How an exception belongs to the one above it in the log."""
+
+    NONE = auto()
+    DIRECT = auto()
+    """Raised from it: ``raise B from A``."""
+    DURING = auto()
+    """Raised while it was handled."""
+    INNER = auto()
+    """It is contained in the message of that one, which repeats it: a worker process raised it."""
+
+
+class TracebackFrame(NamedTuple):
+    """A frame of a traceback.
+
+    Attributes:
+        is_own: Whether the file is outside Python and the installed packages.
+    """
+
+    file: str
+    line: int
+    function: str
+    code: str
+    is_own: bool
+
+
+class Raised(NamedTuple):
+    """An exception in a log.
+
+    Attributes:
+        message: Its message, without the class; several lines are separated by line ends.
+        row: The index of its last line, with the class, in the lines by rank.
+        first_row: The index of the first line of its traceback.
+        end_row: The index behind its message.
+        frame: The innermost frame in the user's own code.
+        package: The installed package whose code raised it, on its own or through PyTorch; empty if none did.
+        is_uncaught: Whether it ended its thread or process, as far as its form shows.
+        is_of_script: Whether the outermost frame is the script that was started, in the user's own code.
+        is_caught: Whether a server, a thread or Python itself says that it caught the exception and goes on.
+        is_of_test: Whether a program that runs tests reports it.
+    """
+
+    name: str
+    message: str
+    row: int
+    first_row: int
+    end_row: int
+    frame: TracebackFrame | None = None
+    raising: TracebackFrame | None = None
+    package: str = ""
+    link: Link = Link.NONE
+    is_uncaught: bool = False
+    is_of_script: bool = False
+    has_traceback: bool = False
+    is_caught: bool = False
+    is_of_test: bool = False
+
+    @property
+    def first_words(self) -> str:
+        """The first line of the message, with the next one if it only announces that."""
+        first, *more = self.message.split("\n")
+        return " ".join([first, *more[:1]]) if first.endswith(":") else first
+
+
+CLASS: Final = (
+    r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|SystemExit|Timeout|TimeoutExpired|Failure|OutOfMemory"
+    r"|NotFound|Unsupported|Violation)"
+)
+EXCEPTION: Final = lazy_pattern(rf"(?:E {{3,7}}|Error: )?({CLASS})(?::\s|:?$)")
+FRAME: Final = lazy_pattern(
+    r'File "([^"]{1,300})", line (\d{1,7})(?:,? in (\S{1,100}))?'
+    r"|^(?:File (\S{1,300}?):(\d{1,7})(?:, in ([\w.]{1,100}))?|(Cell In ?\[\d+\]), line (\d+)"
+    r"|[│|] (\S{1,200}\.py):(\d{1,7}) in (\S{1,100})|(\S{1,200}\.py):(\d{1,7}):(?: in (\S{1,100})|$)"
+    r"|(<ipython-input\S{1,100}>|[~/\\]\S{1,200}\.py) in ([\w<>.]{1,100})(?:\(.*)?$)"
+)
+CELL: Final = lazy_pattern(r"File \S{1,300}:\d|Cell In|-{2,}> \d|\S{1,200}(?:\.py|>) in [\w<>.]{1,100}(?:\(.*)?$")
+"""A line that IPython writes at the left margin of a traceback."""
+_ARROW: Final = lazy_pattern(r"-{2,}> (\d{1,7}) (.*)")
+_LINES_TO_ARROW: Final = 12
+_PACKAGE: Final = lazy_pattern(r"(?:(?:site|dist)-packages|modules(?=[\\/]transformers_modules))[\\/](\w{1,80})[\\/.]")
+_PASSES_ON: Final = frozenset({"", "torch"})
+"""Packages that pass on what they are called with; the empty name is Python's own library."""
+DIRECT: Final = "The above exception was the direct cause"
+DURING: Final = "During handling of the above exception"
+_CONTINUATIONS: Final = ("Compile with", "For debugging", "If you", "Please", "Did you", "To fix", "what():")
+"""How a message goes on behind a blank line, as those of PyTorch and of the Hugging Face libraries do."""
+
+
+def message_at(rows: RankLines, row: int, start: int, first_row: int) -> tuple[str, int]:
+    """The message of an exception, which may have several lines, and the row behind it.
+
+    What the program prints after it is no part of it: a line that starts like one above the traceback, or progress.
+    """
+    rank = rows.of_rank(row)
+    above = rows.texts[max(rank.start, first_row - LINES_ABOVE) : first_row]
+    heads = {text.partition(" ")[0] for text in above} - _COMMON_HEADS
+    parts = [rows.texts[row].strip()[start:].strip()]
+    stop = min(rank.stop, row + MAX_MESSAGE_LINES)
+    end, has_prefix = row + 1, _has_prefix(rows, row)
+    for other in range(row + 1, stop):
+        text = rows.texts[other].strip()
+        if TRACEBACK in text or text.startswith((DIRECT, DURING)) or EXCEPTION.match(text) is not None:
+            break
+        if not text and (other + 1 >= stop or not rows.texts[other + 1].strip().startswith(_CONTINUATIONS)):
+            break
+        if text.partition(" ")[0] in heads or progress(text) or WARNING.pattern.search(rows.lines[other]) is not None:
+            break
+        if has_prefix is not _has_prefix(rows, other) or _NOT_MESSAGE.pattern.match(text) or starts(text):
+            break
+        parts.append(text)
+        end = other + 1
+    return "\n".join(safe_text(part, MAX_TEXT * 8) for part in parts if part)[: MAX_TEXT * 8], end
+
+
+def _has_prefix(rows: RankLines, row: int) -> bool:
+    return bool(rows.lines[row][: len(rows.lines[row]) - len(rows.texts[row])].strip())
+
+
+def frame_at(stripped: str, rows: RankLines, row: int, base: int) -> TracebackFrame | None:
+    """The frame that a line without its margin names, with its line of code."""
+    match = FRAME.search(stripped)
+    if match is None:
+        return None
+    file, *rest = filter(None, match.groups())
+    line, functions = (int(rest[0]), rest[1:]) if rest and rest[0].isdigit() else (0, rest)
+    for other in range(row - 1, row - LINES_OF_PLACE, -1) if stripped[0] in "│|" else ():  # a path broken in a box
+        piece = rows.texts[other].strip()[2:-2]
+        if not piece.strip() or piece.endswith(" "):
+            break
+        file = piece + file
+    code = ""
+    if row + 1 < rows.of_rank(row).stop:
+        code = (rows.lines[row + 1][base:] if base else rows.texts[row + 1]).strip()
+    below = rows.texts[row + 1 : min(row + _LINES_TO_ARROW, rows.of_rank(row).stop)]
+    arrows = map(_ARROW.match, takewhile(str.strip, below)) if CELL.match(stripped) is not None else ()
+    arrow = next(filter(None, arrows), None)
+    if arrow is not None:
+        line, code = int(arrow[1]), arrow[2].strip()
+    is_code = (
+        code
+        and FRAME.search(code) is None
+        and EXCEPTION.match(code) is None
+        and code[0] not in "^~│╭╰"
+        and not code.startswith("_ _")
+    )
+    return TracebackFrame(
+        safe_text(file, MAX_TEXT),
+        line,
+        safe_text("".join(functions).rstrip(","), MAX_TEXT),
+        safe_text(code, MAX_TEXT) if is_code else "",
+        not LIBRARY.is_in(file),
+    )
+
+
+def raising_package(frames: Sequence[TracebackFrame]) -> str:
+    """The package of the innermost frame outside PyTorch and Python that asks for something by itself."""
+    for frame in reversed(frames):
+        match = _PACKAGE.search(frame.file)
+        package = "" if match is None else match[1]
+        if frame.is_own or (package not in _PASSES_ON and not frame.function.startswith("__getattr")):
+            return package
+    return ""

@@ -1,0 +1,80 @@
+"""Whether there is evidence that one failure of a log follows from another one."""
+
+from typing import Final
+
+from gpumon.errors.conditions import condition
+from gpumon.errors.entry import ContextState
+from gpumon.errors.lazy_pattern import lazy_pattern
+from gpumon.errors.match import Match
+from gpumon.errors.rank import case_of
+from gpumon.errors.reading import FailureKind, LogFailure
+
+PROBES: Final = frozenset(
+    {"KeyError", "AttributeError", "IndexError", "StopIteration", "LookupError", "Empty", "ImportError", "NameError"}
+    | {"ModuleNotFoundError", "HTTPError", "HTTPStatusError", "UnicodeDecodeError", "JSONDecodeError", "TypeError"}
+)
+"""Exceptions by which a library tries something; what it raises while it handles one says more."""
+_MAX_LINES_TO_REASON: Final = 5000
+"""Lines between NCCL's warning and the error that it explains."""
+_MAX_LINES_BEHIND: Final = 16
+"""The same, for a reason that the error names in its last lines."""
+_OBJECT: Final = lazy_pattern(r"[\w./:@-]*[/\d:][\w./:@-]*")
+_MIN_OBJECT: Final = 7
+_NOT_A_NUMBER: Final = lazy_pattern(r"(?i)\b(?:nan|inf|non-?finite)\b")
+
+
+def class_of(failure: LogFailure) -> str:
+    """The class of an exception, without its module."""
+    return "" if failure.raised is None else failure.raised.name.rpartition(".")[2]
+
+
+def are_of_one_rank(one: LogFailure, other: LogFailure) -> bool:
+    """Whether both may be of one rank."""
+    return one.rank is None or other.rank is None or one.rank == other.rank
+
+
+def is_led_by(root: LogFailure, lasting: LogFailure) -> bool:
+    """Whether an error of a kind that ends programs later is the cause of a failure."""
+    if follows(root, lasting) or _is_about_the_same(root, lasting):
+        return True
+    is_near = -_MAX_LINES_BEHIND <= root.line - lasting.line <= _MAX_LINES_TO_REASON
+    return root.is_echo and not lasting.is_echo and is_near
+
+
+def follows(failure: LogFailure, earlier: LogFailure) -> bool:
+    """Whether an error is one that follows from another one, as its entry or the state of the GPU says."""
+    if earlier.match is None:
+        return False
+    if earlier.match.error.context is ContextState.RESET and failure.match is not earlier.match:
+        return _may_be_hardware(failure)
+    if failure.match is None:
+        return False
+    case = case_of(failure.match.error, failure.match.text, failure.match.values)
+    ids = (error_id for error_id, when in failure.match.error.follows if not when or condition(when)(case))
+    return earlier.match.error.id in ids
+
+
+def may_lead_to(notice: Match, root: LogFailure) -> bool:
+    """Whether a notice may be the reason of a failure: it is of a kind that ends programs later, or names the same."""
+    known = LogFailure(FailureKind.KNOWN, notice.line, notice.text, notice.rank, matches=(notice,))
+    package = "" if root.raised is None or len(root.raised.package) < _MIN_OBJECT else root.raised.package
+    is_named = _is_about_the_same(root, known) or (bool(package) and package in notice.text)
+    is_later = notice.error.is_leading and not notice.error.is_echo
+    return is_later or (are_of_one_rank(known, root) and is_named)
+
+
+def _is_about_the_same(failure: LogFailure, earlier: LogFailure) -> bool:
+    """Whether both name the same address, port, file or GPU, or both say that a value is not a number."""
+    one, other = (
+        {word.lower() for word in _NOT_A_NUMBER.findall(item.text)}
+        | {word for word in _OBJECT.findall(item.text) if len(word) >= _MIN_OBJECT}
+        for item in (failure, earlier)
+    )
+    return failure.match is None and not one.isdisjoint(other)
+
+
+def _may_be_hardware(failure: LogFailure) -> bool:
+    """Whether a failure can follow from one of the GPU: not if it is about the values or the memory of the program."""
+    if failure.match is not None:
+        return failure.match.error.context not in {ContextState.ALIVE, ContextState.RESET}
+    return class_of(failure) not in PROBES
