@@ -25,6 +25,7 @@ from textual.geometry import Region
 from textual.keys import KEY_TO_UNICODE_NAME
 from textual.strip import Strip
 from textual.style import Style as VisualStyle
+from textual.timer import Timer
 
 from gpumon.ui.partial_update import render_partial_update
 
@@ -103,6 +104,13 @@ def _start_strip(strip: Strip, segments: Iterable[Segment], cell_length: int | N
     strip._render_cache = strip._link_ids = strip._cell_count = None  # noqa: SLF001
 
 
+def _start_timer(timer: Timer) -> None:
+    """Let a time that has passed be now: with that of a notice that is over, a timer would never give way to others."""
+    timer._interval = max(0.0, timer._interval)  # noqa: SLF001
+    timer._skip = timer._skip and timer._repeat != 0  # noqa: SLF001 - a timer whose only tick is skipped never ticks
+    _start_any_timer(timer)
+
+
 def _set_variables(stylesheet: Stylesheet, variables: dict[str, str]) -> None:
     """Keep the rules that were parsed with the same variables: Textual parses all of them twice when an app starts."""
     if variables != stylesheet._variables:  # noqa: SLF001
@@ -120,6 +128,9 @@ linux_driver.selectors = SimpleNamespace(**{**vars(selectors), "SelectSelector":
 
 _clear_names = LRUCache.clear
 LRUCache.clear = _clear  # type: ignore[method-assign, assignment]
+
+_start_any_timer = Timer._start  # noqa: SLF001
+Timer._start = _start_timer  # type: ignore[method-assign, assignment]  # noqa: SLF001
 
 _set_new_variables = Stylesheet.set_variables
 Stylesheet.set_variables = _set_variables  # type: ignore[method-assign, assignment]

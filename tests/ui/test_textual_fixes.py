@@ -1,9 +1,11 @@
 """Corrections of Textual that no test of a screen shows."""
 
+import asyncio
 import os
 import selectors
 import time
 
+from textual.app import App
 from textual.drivers import linux_driver
 
 from gpumon.ui.textual_fixes import PromptSelector
@@ -28,3 +30,10 @@ def test_the_end_of_input_waits_for_nothing() -> None:
         selector.close()
         os.close(reading)
         os.close(writing)
+
+
+async def test_a_timer_whose_time_has_passed_ticks_at_once() -> None:
+    async with App[None]().run_test() as pilot:
+        ticked = asyncio.Event()
+        pilot.app.set_timer(-0.02, ticked.set)
+        await asyncio.wait_for(ticked.wait(), LONG_SECONDS)
