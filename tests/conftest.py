@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     In a new clone each worker would compile them, and that takes longer than to collect the tests.
     """
-    if "not gpu" in config.option.markexpr:  # those on GPUs kill loads, and leave pipes to them open
+    if "not long" in config.option.markexpr:  # those on GPUs kill loads, and leave pipes to them open
         for name in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
             config.addinivalue_line("filterwarnings", f"error::{name}")
     if getattr(config.option, "numprocesses", None):

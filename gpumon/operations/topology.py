@@ -3,7 +3,9 @@
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
+from threading import Lock
 from typing import Any, Final
 
 from gpumon.core.problems import CommandError, Problem, ProblemCode
@@ -30,6 +32,8 @@ class TopologyFeed:
     ) -> None:
         self._child = Child([*command, "--topology", *([] if once else ["--follow"])])
         self._timeout = timeout
+        self._is_closed = False
+        self._lock = Lock()
 
     def read(self) -> Topology:
         """Wait for the next reading.
@@ -37,12 +41,13 @@ class TopologyFeed:
         Raises:
             CommandError: The collector did not answer in time, or ended without an answer.
         """
-        line = self._child.read_line(self._timeout)
-        if not line:
-            call = self._child.running_call()
-            where = f" in {call}" if call else ""
-            how = "did not respond" if line == b"" else f"ended: {self._child.end_text()}"
-            raise _failure(f"The collector {how}{where}.")
+        with self._lock:
+            line = None if self._is_closed else self._child.read_line(self._timeout)
+            if not line:
+                where = f" in {call}" if (call := self._child.running_call()) else ""
+                end = "" if line == b"" or self._is_closed else f": {self._child.end_text()}"
+                how = f"ended{end}" if line is None else "did not respond"
+                raise _failure(f"The collector {how}{where}.")
         try:
             return from_document(json.loads(line))
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -51,6 +56,9 @@ class TopologyFeed:
     def close(self) -> None:
         """End the collector; may be called from any thread."""
         self._child.end()
+        with self._lock:
+            self._is_closed = True
+            self._child.close()
 
 
 def read_topology(command: Sequence[str] = _COMMAND, timeout: float = TIMEOUT_SECONDS) -> Topology:
@@ -59,11 +67,8 @@ def read_topology(command: Sequence[str] = _COMMAND, timeout: float = TIMEOUT_SE
     Raises:
         CommandError: The collector did not answer in time, or ended without an answer.
     """
-    feed = TopologyFeed(command, timeout, once=True)
-    try:
+    with closing(TopologyFeed(command, timeout, once=True)) as feed:
         return feed.read()
-    finally:
-        feed.close()
 
 
 def read_topology_with_rates() -> Topology:
@@ -72,8 +77,7 @@ def read_topology_with_rates() -> Topology:
     Raises:
         CommandError: The collector did not answer in time, or ended without an answer.
     """
-    feed = TopologyFeed()
-    try:
+    with closing(TopologyFeed()) as feed:
         topology = feed.read()
         if not any(gpu.links for gpu in topology.gpus):
             return topology
@@ -81,8 +85,6 @@ def read_topology_with_rates() -> Topology:
             return feed.read()
         except CommandError as error:
             return without_rates(topology, error.problem)
-    finally:
-        feed.close()
 
 
 def without_rates(topology: Topology, problem: Problem) -> Topology:

@@ -111,9 +111,7 @@ class Child:
         waits for the first one.
         """
         with self._end_lock:
-            if not self._close_control():
-                return
-            if self._exits_within(_CLOSE_TIMEOUT_SECONDS):
+            if not self._close_control() or self._exits_within(_CLOSE_TIMEOUT_SECONDS):
                 return
             for number in (signal.SIGTERM, signal.SIGKILL):
                 self._process.send_signal(number)
@@ -158,11 +156,10 @@ class Child:
             return True
 
     def _exits_within(self, seconds: float) -> bool:
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+            return True
+        return False
 
     def _read_output(self) -> bool:
         data = os.read(self._output, _READ_BYTES)

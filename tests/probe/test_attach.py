@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -313,7 +314,8 @@ def test_an_interpreter_that_cannot_be_run(proc: FakeProc, tmp_path: Path) -> No
 
 def test_the_pid_of_another_process_by_now(proc: FakeProc, tmp_path: Path) -> None:
     target = pretend(proc, tmp_path, f"touch {tmp_path}/ran")
-    for other in ({"uid": target.uid + 1}, {"gid": target.gid + 1}, {"start_ticks": 1}):
+    others: list[dict[str, Any]] = [{"uid": target.uid + 1}, {"gid": target.gid + 1}, {"start_ticks": 1}]
+    for other in others:
         with pytest.raises(CommandError, match="ended before"):
             interpreter.remote_exec(dataclasses.replace(target, **other), tmp_path)
     assert not (tmp_path / "ran").exists()

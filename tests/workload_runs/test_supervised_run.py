@@ -289,7 +289,7 @@ def test_a_process_that_does_not_die_is_told_and_left(stage: Stage, monkeypatch:
     assert play.state.end.reason == f"PID {play.child.pid} cannot be killed: blocked in an uninterruptible driver call."
     assert play.child._process is not None
     assert wait_gone(play.child._process.pid, PATIENCE), "its guard ends it when the pipe to it is closed"
-    play.child._process.reap(0)
+    play.child._process.reap(PATIENCE)
 
 
 # Floods and rubbish
