@@ -59,9 +59,7 @@ def test_a_complete_reading() -> None:
         torch_version="2.11.0+cu130",
         backend="native",
         expandable_segments=False,
-        devices=(
-            AllocatorStatistics(**{**DEVICE, "small_pool": PoolBytes(**DEVICE["small_pool"])})
-        ),
+        devices=(AllocatorStatistics(**{**DEVICE, "small_pool": PoolBytes(**DEVICE["small_pool"])}),),
         pinned=PinnedMemory(9, 8),
         cost=ProbeCost(0.0001, 2e-5, 12),
         oom_files=("/home/a/oom-1-2-3.json.gz",),
