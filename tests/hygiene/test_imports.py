@@ -74,7 +74,7 @@ def show(screen, state):
 
 async def main():
     async with GpumonApp(stream).run_test() as pilot:
-        await pilot.pause(10)
+        await pilot.pause(60)  # a busy host needs long; the first picture ends it
 
 show_state, OverviewScreen.show = OverviewScreen.show, show
 stream = LiveStream(1.0)
