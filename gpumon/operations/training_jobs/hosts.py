@@ -45,7 +45,7 @@ _SLOW: Final = (HangKind.SLOW, HangKind.STRAGGLER)
 _EXIT_CODES: Final = (0, 1, 3)
 """No job hangs, a job hangs, there is no job."""
 _LOCAL: Final = ("pid ", "127.", "localhost:", "::1:")
-"""Ids that mean another job on every host: one of its processes, and a master that only its host reaches."""
+"""Ids that mean another job on every host: a separate process, and a master that only its host reaches."""
 HostJobs: TypeAlias = HostAnswer[tuple[TrainingJobReport, ...]]
 
 
