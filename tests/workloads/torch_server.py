@@ -19,7 +19,6 @@ import signal
 import socket
 import sys
 import threading
-import weakref
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -52,7 +51,6 @@ def main(address: str, python: str, owner: str) -> None:
     import torch  # noqa: TID251  # in a separate process
 
     torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)  # the first optimizer imports as much again
-    vars(weakref.finalize)["_registry"].clear()  # torch would take its operators back at the end of each program
     gc.freeze()
     owner_ended: int | socket.socket = os.pidfd_open(int(owner))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
