@@ -65,6 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     In a new clone each worker would compile them, and that takes longer than to collect the tests.
     """
+    config.addinivalue_line("filterwarnings", "ignore:.*use of fork:DeprecationWarning")  # see tests.forked_collector
     if "not long" in config.option.markexpr:  # those on GPUs kill loads, and leave pipes to them open
         for name in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
             config.addinivalue_line("filterwarnings", f"error::{name}")
@@ -109,7 +110,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish() -> None:
-    """Leave what exists to the end of the process: pytest would visit all of it five times."""
+    """Find what was left open, and leave the rest to the end of the process: pytest would visit it five times."""
+    gc.collect()
     gc.freeze()
 
 
