@@ -25,7 +25,7 @@ _MAX_QUOTE: Final = 240
 _ROW: Final = lazy_pattern(
     r"(?P<name>\S+)(?: @ (?P<file>\S+))?(?: ~ (?P<code>.+?))?(?: / (?P<message>.+?))? => (?P<advice>.+)"
 )
-_VALUE: Final = lazy_pattern(r"\{(\w+)\}")
+_VALUE: Final = lazy_pattern(r"\{(\w+)(!r)?\}")
 _MODULE: Final = lazy_pattern(r"No module named '?(?P<module>\w{1,100})")
 _ATTRIBUTE: Final = lazy_pattern(r"has no attribute '(\w{1,100})'")
 _FAILED_TEST: Final = lazy_pattern(r"(?P<test>[^\s,]+\.py::[^\s,]+)(?: - (?P<reason>.+))?")
@@ -161,15 +161,15 @@ def _row(root: LogFailure, raised: Raised) -> tuple[str, Mapping[str, str], bool
 
 def _has_all(advice: str, values: Mapping[str, str]) -> bool:
     """Whether all values that an advice names are known."""
-    return all(values.get(name) for name in _VALUE.findall(advice))
+    return all(values.get(name) for name, _ in _VALUE.findall(advice))
 
 
 def _filled(text: str, values: Mapping[str, str]) -> Advice:
-    """Advice of a table: a sentence, in which values are filled in, and perhaps code."""
+    """Advice of a table: a sentence, in which values are filled in, and perhaps code; ``!r`` makes a text of Python."""
     sentence, _, code = text.partition(" | ")
     paths = {name: short_path(value) if name == "file" else value for name, value in values.items()}
     filled = _VALUE.sub(lambda match: paths[match[1]], sentence)
-    return Advice(filled, _VALUE.sub(lambda match: shlex.quote(values[match[1]]), code))
+    return Advice(filled, _VALUE.sub(lambda match: (repr if match[2] else shlex.quote)(values[match[1]]), code))
 
 
 def exit_meaning(code: int) -> tuple[str, str]:
