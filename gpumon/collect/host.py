@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.collect.host_rates import NOT_REPORTED, HostRates
-from gpumon.collect.schedule import NEEDS_TWO_SAMPLES, Period
+from gpumon.collect.schedule import NEEDS_TWO_SAMPLES, Period, PolledValue
 from gpumon.core.model import Host
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.procfs import find_command, read_meminfo, read_stat, uptime
@@ -41,17 +41,16 @@ class HostReader:
         self._proc = proc
         self._cpu_times: tuple[int, int] | None = None
         self._rates = HostRates(period=period)
-        self._period = period
-        self._due = 0.0
-        self._last: Host | None = None
+        self._polled = PolledValue[Host](period)
 
     def read(self) -> Host:
         """The host at the last reading. The first one has no CPU utilization and no rates, which need two samples."""
         now = uptime()
-        if self._last is None or now >= self._due or NEEDS_TWO_SAMPLES in self._last.problems.values():
-            self._due = now + self._period
-            self._last = self._read()
-        return self._last
+        host = self._polled.poll(now, self._read)
+        assert host is not None, "no call of a driver fails here"
+        if NEEDS_TWO_SAMPLES in host.problems.values():
+            self._polled.due = now
+        return host
 
     def _read(self) -> Host:
         try:
