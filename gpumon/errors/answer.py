@@ -6,6 +6,7 @@ from typing import Final
 
 from gpumon.core.notebook import NotebookTable
 from gpumon.core.units import bytes_text
+from gpumon.errors import signs
 from gpumon.errors.advice import Advice, exit_meaning, own_words, short_path, steps_without_entry
 from gpumon.errors.cause import Cause, in_place
 from gpumon.errors.entry import Fix
@@ -17,6 +18,9 @@ from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
 from gpumon.errors.relations import may_lead_to
 
 _MAX_NOTICES: Final = 4
+_MAX_SAID: Final = 200
+_MAX_START_LINES: Final = 20
+"""Lines of a run that only started, so that how the one before ended is said too."""
 _MAX_PASTED_LINES: Final = 12
 """Lines of a text that was pasted to have a notice explained, rather than the log of a run."""
 
@@ -90,6 +94,10 @@ def _healthy_answer(reading: LogReading, name: str) -> LogAnswer:
         text = f"No error ends this log; it stops in the middle of line {reading.lines:,}{notices}."
     elif reading.lines <= _MAX_PASTED_LINES and pasted:
         shown, text, ignored = pasted[0], f"No error, only a notice: {pasted[0].error.title}.", ""
+    before = reading.runs[-2] if len(reading.runs) > 1 else None
+    if before is not None and before.failure and reading.lines - before.last_line <= _MAX_START_LINES:
+        ended = _what(before.failure, len(reading.ranks), None)
+        text += f" Run {len(reading.runs) - 1} of {len(reading.runs)} ended at line {before.failure.line:,}: {ended}"
     because = "" if shown is None else shown.error.summary
     do, otherwise = _two(steps if shown is None else _advice(shown.fixes))
     return LogAnswer(f"{name}: {text}", "", do, otherwise, because, ignored=ignored, is_failure=False)
@@ -180,7 +188,9 @@ def _hints(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
 def _because(root: LogFailure) -> str:
     match = root.match
     if match is None:
-        return ""
+        first = root.first_line or root.line
+        said = [line for line in root.around if line.number < first and signs.says_why(line.text, root.text)]
+        return f"line {said[-1].number:,} says: {said[-1].text.strip()[:_MAX_SAID]}" if said else ""
     message = match.memory
     if message is None:
         return match.causes[0] if len(match.causes) == 1 else match.error.summary

@@ -165,7 +165,7 @@ def _grade(failure: LogFailure, alone: set[int]) -> int:
     if raised is not None:
         if failure.is_echo or failure.is_report or not (raised.message or raised.has_traceback):
             return _ECHO
-        return 0 if raised.is_uncaught or raised.link is Link.INNER or _is_fatal(failure) else 1
+        return 0 if raised.is_uncaught or raised.link is Link.INNER or _is_fatal(failure) else 1 + raised.is_caught
     if failure.kind is FailureKind.ENDED and ended is not None:
         if ended.is_reason and ended.code not in _TEARDOWN_SIGNALS:
             return 4 if ended.code == _ABORTED else 1  # a library that aborts says why

@@ -90,9 +90,12 @@ def _failure(
 def with_surroundings(failure: LogFailure, block: LogBlock, position: int) -> LogFailure:
     """A failure with its time and, if no entry has it, the lines around it: only for those that are kept."""
     rows = block.by_rank
-    row = rows.rows[position]
+    row = first = rows.rows[position]
     rank_rows = rows.of_rank(row)  # the lines of the same rank
-    near = range(max(rank_rows.start, row - _LINES_BEFORE), min(rank_rows.stop, row + _LINES_AFTER + 1))
+    if failure.raised is not None:  # those of its traceback are known
+        first -= failure.raised.row - failure.raised.first_row
+    before = range(max(rank_rows.start, first - _LINES_BEFORE), first)
+    near = chain(before, range(row, min(rank_rows.stop, row + _LINES_AFTER + 1)))
     around = () if failure.matches else tuple(numbered(block, rows.positions[other]) for other in near)
     return replace(failure, timestamp=timestamp_at(block, position), around=around)
 

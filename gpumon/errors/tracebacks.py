@@ -39,7 +39,7 @@ _OUTERMOST: Final = sign("outermost")
 CAUGHT_ABOVE: Final = sign("caught above")
 """Above the traceback of an exception that does not end the program."""
 
-_INNER, _REPEATS = sign("inner"), sign("repeats")
+_INNER, _REPEATS, _THREAD = sign("inner"), sign("repeats"), sign("thread")
 _MAX_STACK_LINES: Final = 100
 _UNITTEST: Final = ("ERROR: ", "FAIL: ")
 _MAX_FOREIGN_LINES: Final = 6
@@ -209,7 +209,8 @@ def _raised(
     above = _above(rows, header)
     link = _link(rows, header, previous)
     before = rows.texts[header].partition(TRACEBACK)[0]
-    is_caught = CAUGHT_ABOVE.is_in(above)
+    own = next((frame for frame in reversed(frames) if frame.is_own), None)
+    is_caught = CAUGHT_ABOVE.is_in(above) and (own is None or not _THREAD.is_in(above))  # others need what it does
     is_plain = (not before or "%|" in before) and not is_caught
     is_logged = _LOGGED.search(rows.lines[header]) is not None or (
         _REPORTED.search(above) is not None and link is Link.NONE and not rows.lines[header].startswith("[rank")
@@ -222,9 +223,10 @@ def _raised(
         row,
         header,
         end_row,
-        next((frame for frame in reversed(frames) if frame.is_own), None),
+        own,
         frames[-1] if frames else None,
         raising_package(frames),
+        frames[0] if frames else None,
         link,
         is_uncaught=is_plain and outermost and not is_logged,
         is_of_script=script is not None and script.is_own and script.function == "<module>",
