@@ -189,7 +189,8 @@ def _because(root: LogFailure) -> str:
     match = root.match
     if match is None:
         first = root.first_line or root.line
-        said = [line for line in root.around if line.number < first and signs.says_why(line.text, root.text)]
+        near = () if root.is_of_tests or root.name == "KeyboardInterrupt" else root.around
+        said = [line for line in near if line.number < first and signs.says_why(line.text, root.text)]
         return f"line {said[-1].number:,} says: {said[-1].text.strip()[:_MAX_SAID]}" if said else ""
     message = match.memory
     if message is None:

@@ -24,6 +24,7 @@ _MAX_LINES_PER_SIGN: Final = 512
 _LINES_BEFORE: Final = 8
 _LINES_AFTER: Final = 4
 _FAILED_TESTS, _ANNOUNCES, _METRIC = signs.sign("failed tests"), signs.sign("announces"), signs.sign("metric")
+_ITEM: Final = signs.sign("item of a loop")
 
 
 class FailureLines(NamedTuple):
@@ -182,7 +183,7 @@ def _add_others(block: LogBlock, covered: set[int], result: BlockFailures) -> No
             kind = FailureKind.ENDED
         elif _FAILED_TESTS.is_in(text) or signs.is_reported_error(text):
             kind = FailureKind.REPORTED
-        elif signs.has_error_level(line) and not CAUGHT_ABOVE.is_in(line):
+        elif signs.has_error_level(line) and not CAUGHT_ABOVE.is_in(line) and not _ITEM.is_in(text):
             kind = FailureKind.LOGGED
         else:
             continue

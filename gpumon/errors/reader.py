@@ -139,8 +139,8 @@ class LogReader:
         result = failures_in(block, hits)
         self._keep(result, hits)
         if not self._characters:
-            raised = (item.start for item in result.failures if item.failure and item.failure.raised)
-            texts = block.texts[: min((_FIRST_LINES, *raised))]
+            lasting = (item for item in result.failures if item.failure and not signs.is_of_shell(item.failure.text))
+            texts = block.texts[: min((_FIRST_LINES, *(item.start for item in lasting)))]
             self._first_lines = {_shape(text) for text in texts if signs.progress(text) is None}
         position = block.first
         for start, stop, failure, place in (*result.failures, (block.end, block.end, None, block.end)):
@@ -237,6 +237,8 @@ class LogReader:
 
     def _read_line(self, block: LogBlock, position: int) -> None:
         line, rank = block.lines[position], block.ranks[position]
+        if signs.is_last(self._open.items[-1].failure.text):  # what stands below is older
+            return
         is_indented = line[0].isspace()
         if not is_indented:
             self._open.count(line, rank)

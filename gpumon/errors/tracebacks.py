@@ -41,6 +41,8 @@ CAUGHT_ABOVE: Final = sign("caught above")
 
 _INNER, _REPEATS, _THREAD = sign("inner"), sign("repeats"), sign("thread")
 _MAX_STACK_LINES: Final = 100
+_STOPPED: Final = "^C"
+"""What a terminal shows where ctrl+c was pressed."""
 _UNITTEST: Final = ("ERROR: ", "FAIL: ")
 _MAX_FOREIGN_LINES: Final = 6
 """Lines of other streams that may stand between two lines of a traceback."""
@@ -171,14 +173,16 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
             return None
     behind = zip(rows.positions, rows.lines, strict=True)
     is_end = end == rank.stop and not any(place > rows.positions[end - 1] and line.strip() for place, line in behind)
-    return _cut(header, end, frames) if frames and not foreign and is_end else None
+    is_stopped = rows.lines[header].startswith(_STOPPED)
+    return _cut(header, end, frames, is_stopped=is_stopped) if (frames or is_stopped) and not foreign and is_end else None
 
 
-def _cut(header: int, end: int, frames: Sequence[TracebackFrame]) -> Raised:
+def _cut(header: int, end: int, frames: Sequence[TracebackFrame], *, is_stopped: bool) -> Raised:
     """A traceback without its last line."""
     own = next((frame for frame in reversed(frames) if frame.is_own), None)
-    name, package = "Traceback without its last line", raising_package(frames)
-    return Raised(name, "", end - 1, header, end, own, frames[-1], package, has_traceback=True)
+    name = "KeyboardInterrupt" if is_stopped else "Traceback without its last line"
+    raising, package = frames[-1] if frames else None, raising_package(frames)
+    return Raised(name, "", end - 1, header, end, own, raising, package, has_traceback=True)
 
 
 def _goes_on(rows: RankLines, row: int, end: int, base: int) -> bool:
