@@ -12,6 +12,8 @@ _MAX_LINE: Final = 600
 """Characters of a line that are examined."""
 _MAX_LEVEL: Final = 200
 """Characters at the start of a line in which its level is searched."""
+_MAX_SAME: Final = 60
+"""Characters of a message that another line repeats."""
 _CACHED_LINES: Final = 256
 """Lines whose signs are kept: a log often repeats one."""
 DONE: Final = "done"
@@ -195,7 +197,9 @@ def is_last(text: str) -> bool:
 
 def says_why(line: str, message: str) -> bool:
     """Whether a line next to an error that has no entry may say more about it than the message does."""
-    if line[:1].isspace() or line.strip() in message or not _WHY.is_in(line) or ended(line, line) is not None:
+    said = message.partition("\n")[0].partition(": ")[2][:_MAX_SAME]
+    is_known = line.strip() in message or (said != "" and said in line)
+    if is_known or line[:1].isspace() or not _WHY.is_in(line) or ended(line, line) is not None:
         return False
     return not (progress(line) or WARNING.is_in(line) or has_information_level(line) or _METRIC.is_in(line))
 
