@@ -150,9 +150,9 @@ def in_place(matches: Iterable[Match], reading: LogReading) -> list[Match]:
         borrowed = ((name, others.get(error_id, {}).get(name)) for name, error_id in match.error.borrowed)
         before = (*borrowed, ("processes", count if count > 1 else None))
         values = {name: value for name, value in before if value is not None} | dict(match.values)
-        signs_of_log = (values.get("signs"), ONLY_ECHOES if is_alone and ONLY_ECHOES in names_of(match.error)[0] else "")
-        joined = ", ".join(str(name) for name in signs_of_log if name)
-        named = {"program": place, "platform": reading.platform, "signs": joined}
+        seen, depends_on = [str(values.get("signs", ""))], names_of(match.error)[0]
+        seen += [ONLY_ECHOES] if is_alone and ONLY_ECHOES in depends_on else []
+        named = {"program": place, "platform": reading.platform, "signs": ", ".join(filter(None, seen))}
         placed.append(replace(match, values=values | {name: text for name, text in named.items() if text}))
     return placed
 

@@ -10,7 +10,7 @@ from typing import Final
 from gpumon.errors import signs
 from gpumon.errors.entry import ContextState
 from gpumon.errors.failures import is_lasting
-from gpumon.errors.raised import TracebackFrame
+from gpumon.errors.raised import Raised
 from gpumon.errors.reading import FailureKind, LogFailure, Notice
 
 _MAX_SURVIVED: Final = 256
@@ -199,10 +199,11 @@ class OpenFailures:
             self.may_start |= self.has_ended or item.failure.kind is FailureKind.RAISED
             item.lines.max_ordinary = min(item.lines.max_ordinary, item.max_ordinary)
 
-    def come_back(self, rank: int | None, entry: TracebackFrame | None) -> None:
-        """Closes exceptions that the program caught, if it came to their outermost line again."""
+    def come_back(self, rank: int | None, raised: Raised) -> None:
+        """Closes exceptions that the program caught, if it came to their outermost line again, as another one shows."""
         caught = [item for item in self.items if item.failure.rank == rank and item.is_caught]
-        if any(item.failure.raised is not None and item.failure.raised.entry == entry for item in caught):
+        entries = [item.failure.raised.entry for item in caught if item.failure.raised is not None]
+        if raised.entry is not None and raised.entry in entries:
             self.survive(lambda item: item.is_caught and item.failure.rank == rank)
 
     def keep(self, failure: LogFailure) -> None:

@@ -187,9 +187,8 @@ class LogReader:
                 return
         if raised is not None and self._is_of_next_run(failure, raised):
             self._restart(failure.first_line)
-        if raised is not None and raised.entry is not None and raised.link is Link.NONE:
-            if not raised.is_uncaught and not failure.is_echo:
-                self._open.come_back(failure.rank, raised.entry)
+        if raised is not None and not raised.is_uncaught and not failure.is_echo and raised.link is Link.NONE:
+            self._open.come_back(failure.rank, raised)
         if not self._open.items and failure.kind not in {FailureKind.LOGGED, FailureKind.REPORTED}:
             self._look_back(block, position)
         self._open.add(with_surroundings(failure, block, place), self._offset(block, position), key)

@@ -174,7 +174,8 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
     behind = zip(rows.positions, rows.lines, strict=True)
     is_end = end == rank.stop and not any(place > rows.positions[end - 1] and line.strip() for place, line in behind)
     is_stopped = rows.lines[header].startswith(_STOPPED)
-    return _cut(header, end, frames, is_stopped=is_stopped) if (frames or is_stopped) and not foreign and is_end else None
+    is_cut = is_end and not foreign and (bool(frames) or is_stopped)
+    return _cut(header, end, frames, is_stopped=is_stopped) if is_cut else None
 
 
 def _cut(header: int, end: int, frames: Sequence[TracebackFrame], *, is_stopped: bool) -> Raised:
