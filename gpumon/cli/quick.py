@@ -73,7 +73,6 @@ def _response(host: bytes, port: int, request: bytes) -> bytes:
     """
     import _socket  # without the imports of socket, which take longer than the answer; other commands need neither
 
-    failure = OSError("no answer")
     for family, kind, protocol, _, target in _socket.getaddrinfo(host, port, 0, _socket.SOCK_STREAM):
         connection = _socket.socket(family, kind, protocol)
         try:
@@ -85,8 +84,8 @@ def _response(host: bytes, port: int, request: bytes) -> bytes:
                 if not (data := connection.recv(1 << 16)):
                     return bytes(answer)
                 answer += data
-        except OSError as error:
-            failure = error
+        except OSError:
+            continue
         finally:
             connection.close()
-    raise failure
+    raise OSError("no address answers")
