@@ -48,8 +48,9 @@ class StepWriter:
         return answer
 
     def end(self) -> None:
-        """Writes that all steps are done."""
+        """Writes that all steps are done, and closes the descriptor."""
         self._write({"end": True})
+        self._file.close()
 
     def _write(self, event: Answer) -> None:
         self._file.write(json.dumps(event) + "\n")

@@ -66,27 +66,26 @@ def _answer(options: dict[str, str]) -> str:
 
 
 def _response(host: bytes, port: int, request: bytes) -> bytes:
-    """What the first address of the host that accepts a connection answers to a request.
+    """The first answer to a request from an address of the host.
 
     Raises:
-        OSError: None does, or the answer does not come in time, or it is too long.
+        OSError: None answers in time, or its answer is too long.
     """
     import _socket  # without the imports of socket, which take longer than the answer; other commands need neither
 
-    failure = OSError("no address")
     for family, kind, protocol, _, target in _socket.getaddrinfo(host, port, 0, _socket.SOCK_STREAM):
         connection = _socket.socket(family, kind, protocol)
-        connection.settimeout(_TIMEOUT_SECONDS)
         try:
+            connection.settimeout(_TIMEOUT_SECONDS)
             connection.connect(target)
-        except OSError as error:
-            failure = error
+            connection.sendall(request)
+            answer = bytearray()
+            while len(answer) <= _MAX_BYTES:
+                if not (data := connection.recv(1 << 16)):
+                    return bytes(answer)
+                answer += data
+        except OSError:
             continue
-        connection.sendall(request)
-        answer = bytearray()
-        while data := connection.recv(1 << 16):
-            answer += data
-            if len(answer) > _MAX_BYTES:
-                raise OSError("too long")
-        return bytes(answer)
-    raise failure
+        finally:
+            connection.close()
+    raise OSError("no address answers")

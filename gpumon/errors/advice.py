@@ -26,7 +26,7 @@ _ROW: Final = lazy_pattern(
     r"(?P<name>\S+)(?: @ (?P<file>\S+))?(?: ~ (?P<code>.+?))?(?: / (?P<message>.+?))? => (?P<advice>.+)"
 )
 _VALUE: Final = lazy_pattern(r"\{(\w+)(!r)?\}")
-_MODULE: Final = lazy_pattern(r"No module named '?(?P<module>\w{1,100})")
+_MODULE: Final = lazy_pattern(r"(?:No module named|module) '?(?P<module>\w{1,100})")
 _ATTRIBUTE: Final = lazy_pattern(r"has no attribute '(\w{1,100})'")
 _FAILED_TEST: Final = lazy_pattern(r"(?P<test>[^\s,]+\.py::[^\s,]+)(?: - (?P<reason>.+))?")
 _COMMAND: Final = lazy_pattern(r"(?:fault|error|Aborted|instruction|exception)(?: \(core dumped\))? +(\S.*)")
@@ -114,7 +114,7 @@ def _values(root: LogFailure, raised: Raised) -> dict[str, str]:
         owner = re.search(rf"([A-Za-z_][\w.]*)\.{attribute[1]}\b", code)
         values["object"] = "" if owner is None else owner[1]
         values["member"] = attribute[1] if values["object"] == "self" else ""
-    return values | (_module_values(message, frame) if raised.name == "ModuleNotFoundError" else {})
+    return values | _module_values(message, frame)
 
 
 def _module_values(message: str, frame: TracebackFrame | None) -> dict[str, str]:

@@ -1,11 +1,12 @@
 """The short answer: how the run ended, where, one thing to do, why, and what was ignored."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from gpumon.core.notebook import NotebookTable
 from gpumon.core.units import bytes_text
+from gpumon.errors import signs
 from gpumon.errors.advice import Advice, exit_meaning, own_words, short_path, steps_without_entry
 from gpumon.errors.cause import Cause, in_place
 from gpumon.errors.entry import Fix
@@ -13,10 +14,14 @@ from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory_cause import MemoryCause
 from gpumon.errors.memory_message import MemoryMessage
 from gpumon.errors.ranks import comparison
-from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
-from gpumon.errors.relations import may_lead_to
+from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, NumberedLine
+from gpumon.errors.relations import may_lead_to, shares_name
 
 _MAX_NOTICES: Final = 4
+_MAX_NAME: Final = 32
+_MAX_SAID: Final = 200
+_MAX_START_LINES: Final = 20
+"""Lines of a run that only started, so that how the one before ended is said too."""
 _MAX_PASTED_LINES: Final = 12
 """Lines of a text that was pasted to have a notice explained, rather than the log of a run."""
 
@@ -59,6 +64,7 @@ def answer_of(reading: LogReading, cause: Cause | None, name: str) -> LogAnswer:
         return _healthy_answer(reading, name)
     root = cause.root
     name = short_path(root.source) if root.source else name
+    name = name if len(name) <= _MAX_NAME else f"…{name[1 - _MAX_NAME :]}"
     steps = _steps(root, [notice for notice in cause.ignored if notice.line >= reading.runs[-1].first_line])
     compared = comparison(reading.works, reading.ranks) if cause.is_echo else None
     if compared is not None:
@@ -68,7 +74,7 @@ def answer_of(reading: LogReading, cause: Cause | None, name: str) -> LogAnswer:
         _headline(cause, reading, name, "" if compared is None else compared.sentence),
         _place(root),
         *_two(steps),
-        _because(root),
+        _because(root, reading),
         _cache(root),
         _ignored_text(cause.ignored),
         f"{cause.confidence.value}, {cause.reason}.",
@@ -90,6 +96,10 @@ def _healthy_answer(reading: LogReading, name: str) -> LogAnswer:
         text = f"No error ends this log; it stops in the middle of line {reading.lines:,}{notices}."
     elif reading.lines <= _MAX_PASTED_LINES and pasted:
         shown, text, ignored = pasted[0], f"No error, only a notice: {pasted[0].error.title}.", ""
+    before = reading.runs[-2] if len(reading.runs) > 1 else None
+    if before is not None and before.failure and reading.lines - before.last_line <= _MAX_START_LINES:
+        ended = _what(before.failure, len(reading.ranks), None)
+        text += f" Run {len(reading.runs) - 1} of {len(reading.runs)} ended at line {before.failure.line:,}: {ended}"
     because = "" if shown is None else shown.error.summary
     do, otherwise = _two(steps if shown is None else _advice(shown.fixes))
     return LogAnswer(f"{name}: {text}", "", do, otherwise, because, ignored=ignored, is_failure=False)
@@ -159,7 +169,9 @@ def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
     quote = own_words(root.raised.message if root.raised is not None else root.text)
     quoted = [Advice(f"The log says: {quote}")] if quote else []
     if match is None:
-        return steps_without_entry(root, ignored, quoted) + _hints(root, ignored)
+        steps, hints = steps_without_entry(root, ignored, quoted), list(_hints(root, ignored))
+        named = [hint for is_named, hint in hints if is_named]
+        return [*named, *steps, *(hint for is_named, hint in hints if not is_named)]
     fixes = _advice(match.fixes)
     if match.memory is not None:
         return fixes
@@ -168,19 +180,20 @@ def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
     return fixes[:1] + quoted + fixes[1:] if is_chosen else quoted + fixes
 
 
-def _hints(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
-    """The last warning that an entry has and that may be the reason of an error that has none."""
+def _hints(root: LogFailure, ignored: Sequence[Notice]) -> Iterator[tuple[bool, Advice]]:
+    """The last warning that an entry has and that may be the reason of an error that has none; is a name in both?"""
     for notice in reversed(ignored):
         if notice.match is not None and notice.match.fixes and may_lead_to(notice.match, root):
             fix = notice.match.fixes[0]
-            return [Advice(f"Line {notice.line:,} may be the reason ({notice.title}): {fix.text}", fix.code)]
-    return []
+            text = f"Line {notice.line:,} may be the reason ({notice.title}): {fix.text}"
+            yield shares_name(notice.match, root), Advice(text, fix.code)
+            return
 
 
-def _because(root: LogFailure) -> str:
+def _because(root: LogFailure, reading: LogReading) -> str:
     match = root.match
     if match is None:
-        return ""
+        return _said_near(root, reading)
     message = match.memory
     if message is None:
         return match.causes[0] if len(match.causes) == 1 else match.error.summary
@@ -191,6 +204,18 @@ def _because(root: LogFailure) -> str:
         parts.append(f"this process holds {bytes_text(message.own or message.held)}")
     parts.append(_other_processes(message))
     return ", ".join(parts)
+
+
+def _said_near(root: LogFailure, reading: LogReading) -> str:
+    """What stands above an error that no entry has and may be its reason, or what a test that failed had caught."""
+    if root.is_of_tests:
+        raised = (item for item in reading.open if item.raised is not None and not item.is_of_tests)
+        said = [NumberedLine(item.line, item.text) for item in raised if item.line > root.line][:1]
+    else:
+        near = () if root.name == "KeyboardInterrupt" else root.around
+        above = (line for line in near if line.number < (root.first_line or root.line))
+        said = [line for line in above if signs.says_why(line.text, root.text)][-1:]
+    return "".join(f"line {number:,} says: {text.strip()[:_MAX_SAID]}" for number, text in said)
 
 
 def _other_processes(message: MemoryMessage) -> str:

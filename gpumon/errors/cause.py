@@ -11,7 +11,7 @@ from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import ERRORS
 from gpumon.errors.match import Match
 from gpumon.errors.prefixes import ClockKind
-from gpumon.errors.programs import is_relevant, program_of, program_of_errors
+from gpumon.errors.programs import ONLY_ECHOES, is_relevant, program_of, program_of_errors
 from gpumon.errors.raised import MODEL_CODE, Link
 from gpumon.errors.rank import names_of
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
@@ -22,14 +22,17 @@ _PERIOD_SECONDS: Final = {ClockKind.TIME_OF_DAY: _DAY_SECONDS, ClockKind.WITHOUT
 """The period after which a clock restarts: two errors may be on both sides of midnight or of a new year."""
 _NAMES_REASON: Final = frozenset({"ProxyError", "SSLError", "NameResolutionError"})
 """Exceptions of network libraries that say what the error of the system, which they handle, is about."""
+_OTHER_END: Final = frozenset({"EOFError", "BrokenPipeError", "ConnectionResetError"})
+"""What libraries raise when the process at the other end of a connection is gone."""
 _TEARDOWN_SIGNALS: Final = frozenset({-15, 143, -2, 130, -1, 129})
 _ABORTED: Final = -6
 _CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
 """How processes die by themselves or are killed, but not those that a launcher ends, or that end themselves."""
 _MIN_SAID: Final = 20
-
+_SAYS_CAUSE: Final = frozenset({FailureKind.KNOWN, FailureKind.RAISED, FailureKind.REPORTED, FailureKind.LOGGED})
 
 _REPORTING, _OUTSIDE = signs.sign("reporting"), signs.sign("ended from outside")
+_INSTALLER: Final = signs.sign("installer")
 _ECHO: Final = 3
 _LATE: Final = 6
 """From this grade on, failures only follow from others."""
@@ -138,6 +141,7 @@ def in_place(matches: Iterable[Match], reading: LogReading) -> list[Match]:
     failures = (*reading.open, *reading.lasting)
     program = program_of_errors(match.error for failure in failures for match in failure.matches)
     program = program or program_of(reading.programs)
+    is_alone = not reading.lasting and all(failure.is_echo for failure in reading.open)
     others = {match.error.id: match.values for failure in failures for match in failure.matches}
     placed: list[Match] = []
     for match in matches:
@@ -146,7 +150,9 @@ def in_place(matches: Iterable[Match], reading: LogReading) -> list[Match]:
         borrowed = ((name, others.get(error_id, {}).get(name)) for name, error_id in match.error.borrowed)
         before = (*borrowed, ("processes", count if count > 1 else None))
         values = {name: value for name, value in before if value is not None} | dict(match.values)
-        named = {"program": place, "platform": reading.platform}
+        seen, depends_on = [str(values.get("signs", ""))], names_of(match.error)[0]
+        seen += [ONLY_ECHOES] if is_alone and ONLY_ECHOES in depends_on else []
+        named = {"program": place, "platform": reading.platform, "signs": ", ".join(filter(None, seen))}
         placed.append(replace(match, values=values | {name: text for name, text in named.items() if text}))
     return placed
 
@@ -163,9 +169,10 @@ def _grade(failure: LogFailure, alone: set[int]) -> int:
     """How much a failure can be a cause: 0 for what ends a process by itself, more for what only reports it."""
     raised, ended = failure.raised, failure.ended
     if raised is not None:
-        if failure.is_echo or failure.is_report or not (raised.message or raised.has_traceback):
+        is_told = failure.is_report or (raised.frame is None and class_of(failure) in _OTHER_END)
+        if failure.is_echo or is_told or not (raised.message or raised.has_traceback):
             return _ECHO
-        return 0 if raised.is_uncaught or raised.link is Link.INNER or _is_fatal(failure) else 1
+        return 0 if raised.is_uncaught or raised.link is Link.INNER or _is_fatal(failure) else 1 + raised.is_caught
     if failure.kind is FailureKind.ENDED and ended is not None:
         if ended.is_reason and ended.code not in _TEARDOWN_SIGNALS:
             return 4 if ended.code == _ABORTED else 1  # a library that aborts says why
@@ -213,7 +220,7 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
     for other in failures:
         if other is first or other.line >= (root.first_line or root.line) or other.is_echo:
             continue
-        if other.kind in {FailureKind.KNOWN, FailureKind.RAISED} and _explains(other, root):
+        if other.kind in _SAYS_CAUSE and _explains(other, root):
             return _root_of_chain(other, failures), True
         if said and other.raised is None and said in other.text:
             return other, True
@@ -287,6 +294,8 @@ def _explains(earlier: LogFailure, root: LogFailure) -> bool:
     """
     if not are_of_one_rank(earlier, root):
         return False
+    if class_of(root) == "ModuleNotFoundError" and _INSTALLER.is_in(earlier.text):
+        return True
     if earlier.raised is not None:
         return root.raised is not None and earlier.raised.message[:120] == root.raised.message[:120] != ""
     return not {match.error.id for match in root.matches}.isdisjoint(match.error.id for match in earlier.matches)

@@ -24,6 +24,7 @@ _MAX_LINES_PER_SIGN: Final = 512
 _LINES_BEFORE: Final = 8
 _LINES_AFTER: Final = 4
 _FAILED_TESTS, _ANNOUNCES, _METRIC = signs.sign("failed tests"), signs.sign("announces"), signs.sign("metric")
+_ITEM: Final = signs.sign("item of a loop")
 
 
 class FailureLines(NamedTuple):
@@ -90,9 +91,12 @@ def _failure(
 def with_surroundings(failure: LogFailure, block: LogBlock, position: int) -> LogFailure:
     """A failure with its time and, if no entry has it, the lines around it: only for those that are kept."""
     rows = block.by_rank
-    row = rows.rows[position]
+    row = first = rows.rows[position]
     rank_rows = rows.of_rank(row)  # the lines of the same rank
-    near = range(max(rank_rows.start, row - _LINES_BEFORE), min(rank_rows.stop, row + _LINES_AFTER + 1))
+    if failure.raised is not None:  # those of its traceback are known
+        first -= failure.raised.row - failure.raised.first_row
+    before = range(max(rank_rows.start, first - _LINES_BEFORE), first)
+    near = chain(before, range(row, min(rank_rows.stop, row + _LINES_AFTER + 1)))
     around = () if failure.matches else tuple(numbered(block, rows.positions[other]) for other in near)
     return replace(failure, timestamp=timestamp_at(block, position), around=around)
 
@@ -179,7 +183,7 @@ def _add_others(block: LogBlock, covered: set[int], result: BlockFailures) -> No
             kind = FailureKind.ENDED
         elif _FAILED_TESTS.is_in(text) or signs.is_reported_error(text):
             kind = FailureKind.REPORTED
-        elif signs.has_error_level(line) and not CAUGHT_ABOVE.is_in(line):
+        elif signs.has_error_level(line) and not CAUGHT_ABOVE.is_in(line) and not _ITEM.is_in(text):
             kind = FailureKind.LOGGED
         else:
             continue

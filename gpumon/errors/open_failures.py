@@ -10,6 +10,7 @@ from typing import Final
 from gpumon.errors import signs
 from gpumon.errors.entry import ContextState
 from gpumon.errors.failures import is_lasting
+from gpumon.errors.raised import Raised
 from gpumon.errors.reading import FailureKind, LogFailure, Notice
 
 _MAX_SURVIVED: Final = 256
@@ -57,11 +58,17 @@ class OpenFailure:
     max_ordinary: float
     written_before: int
     progress: int = 0
+    logged: int = 0
 
     @property
     def is_uncaught(self) -> bool:
         """Whether it is an exception that ended its process, as far as its form shows."""
         return self.failure.raised is not None and self.failure.raised.is_uncaught
+
+    @property
+    def is_caught(self) -> bool:
+        """Whether it is an exception that did not end its process, as far as its form shows."""
+        return self.failure.raised is not None and not self.failure.raised.is_uncaught
 
     def concerns(self, rank: int | None) -> bool:
         """Whether a line of a rank says something about it; lines without a rank may be of any."""
@@ -191,6 +198,13 @@ class OpenFailures:
             self.has_ended |= item.ends
             self.may_start |= self.has_ended or item.failure.kind is FailureKind.RAISED
             item.lines.max_ordinary = min(item.lines.max_ordinary, item.max_ordinary)
+
+    def come_back(self, rank: int | None, raised: Raised) -> None:
+        """Closes exceptions that the program caught, if it came to their outermost line again, as another one shows."""
+        caught = [item for item in self.items if item.failure.rank == rank and item.is_caught]
+        entries = [item.failure.raised.entry for item in caught if item.failure.raised is not None]
+        if raised.entry is not None and raised.entry in entries:
+            self.survive(lambda item: item.is_caught and item.failure.rank == rank)
 
     def keep(self, failure: LogFailure) -> None:
         """Keeps a failure that was survived as a notice."""

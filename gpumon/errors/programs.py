@@ -55,6 +55,8 @@ def _read() -> tuple[Mapping[str, Program], Mapping[str, Sequence[bytes]]]:
     return programs, signs
 
 
+ONLY_ECHOES: Final = "only echoes"
+"""The sign of a log whose errors all follow from one that it does not have; only the complete log shows it."""
 _FLAGS: Final = ("server", "kernels", "trains", "phase")
 PROGRAMS, SIGNS = _read()
 """Programs by their names, of which the first one in a log counts; and the letters of signs by the names that they have

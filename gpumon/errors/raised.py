@@ -58,6 +58,7 @@ class Raised(NamedTuple):
         first_row: The index of the first line of its traceback.
         end_row: The index behind its message.
         frame: The innermost frame in the user's own code.
+        entry: The outermost frame.
         package: The installed package whose code raised it, on its own or through PyTorch; empty if none did.
         is_uncaught: Whether it ended its thread or process, as far as its form shows.
         is_of_script: Whether the outermost frame is the script that was started, in the user's own code.
@@ -73,6 +74,7 @@ class Raised(NamedTuple):
     frame: TracebackFrame | None = None
     raising: TracebackFrame | None = None
     package: str = ""
+    entry: TracebackFrame | None = None
     link: Link = Link.NONE
     is_uncaught: bool = False
     is_of_script: bool = False
@@ -82,9 +84,9 @@ class Raised(NamedTuple):
 
     @property
     def first_words(self) -> str:
-        """The first line of the message, with the next one if it only announces that."""
+        """The first line of the message, with the next one if it only announces that, such as how many were found."""
         first, *more = self.message.split("\n")
-        return " ".join([first, *more[:1]]) if first.endswith(":") else first
+        return " ".join([first, *map(str.strip, more[:1])]) if first.endswith((":", " found.")) else first
 
 
 CLASS: Final = (

@@ -27,7 +27,7 @@ from gpumon.errors.find import ErrorFinder
 from gpumon.errors.match import Match, lines_near, timestamp_at
 from gpumon.errors.open_failures import INFORMATION_WEIGHT, OpenFailure, OpenFailures, ends_process
 from gpumon.errors.programs import programs_in
-from gpumon.errors.raised import Raised
+from gpumon.errors.raised import Link, Raised
 from gpumon.errors.ranks import SIGNS, RankWork, with_line
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, Run
 from gpumon.errors.scan import LogBlock, blocks
@@ -139,7 +139,8 @@ class LogReader:
         result = failures_in(block, hits)
         self._keep(result, hits)
         if not self._characters:
-            texts = block.texts[: min((_FIRST_LINES, *(item.start for item in result.failures)))]
+            lasting = (item for item in result.failures if item.failure and not signs.is_of_shell(item.failure.text))
+            texts = block.texts[: min((_FIRST_LINES, *(item.start for item in lasting)))]
             self._first_lines = {_shape(text) for text in texts if signs.progress(text) is None}
         position = block.first
         for start, stop, failure, place in (*result.failures, (block.end, block.end, None, block.end)):
@@ -186,6 +187,8 @@ class LogReader:
                 return
         if raised is not None and self._is_of_next_run(failure, raised):
             self._restart(failure.first_line)
+        if raised is not None and not raised.is_uncaught and not failure.is_echo and raised.link is Link.NONE:
+            self._open.come_back(failure.rank, raised)
         if not self._open.items and failure.kind not in {FailureKind.LOGGED, FailureKind.REPORTED}:
             self._look_back(block, position)
         self._open.add(with_surroundings(failure, block, place), self._offset(block, position), key)
@@ -233,6 +236,8 @@ class LogReader:
 
     def _read_line(self, block: LogBlock, position: int) -> None:
         line, rank = block.lines[position], block.ranks[position]
+        if signs.is_last(self._open.items[-1].failure.text):  # what stands below is older
+            return
         is_indented = line[0].isspace()
         if not is_indented:
             self._open.count(line, rank)
@@ -276,6 +281,7 @@ class LogReader:
         offset = self._offset(block, position)
         for item in self._open.items:
             item.progress += item.concerns(rank)
+            item.logged += item.concerns(rank) and signs.is_information(block.lines[position])
         self._open.survive(lambda item: item.concerns(rank) and self._goes_on(item, step, block, position, offset))
 
     def _goes_on(self, item: OpenFailure, step: signs.WorkLine, block: LogBlock, position: int, offset: int) -> bool:
@@ -291,7 +297,8 @@ class LogReader:
         timestamp = None if failure.timestamp is None else timestamp_at(block, position)
         if timestamp is not None and failure.timestamp is not None and timestamp.clock is failure.timestamp.clock:
             return timestamp.seconds - failure.timestamp.seconds > _LATER_SECONDS
-        return item.progress >= _MIN_PROGRESS and offset - item.offset > self._open.buffered
+        is_flushed = item.logged >= _MIN_PROGRESS or offset - item.offset > self._open.buffered
+        return item.progress >= _MIN_PROGRESS and is_flushed
 
     def _restart(self, number: int) -> None:
         """Starts a new run; what ended the one before is no cause of how this one ends."""

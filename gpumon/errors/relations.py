@@ -19,6 +19,7 @@ _MAX_LINES_TO_REASON: Final = 5000
 _MAX_LINES_BEHIND: Final = 16
 """The same, for a reason that the error names in its last lines."""
 _OBJECT: Final = lazy_pattern(r"[\w./:@-]*[/\d:][\w./:@-]*")
+_NAME: Final = lazy_pattern(r"[A-Za-z]*_\w+")
 _MIN_OBJECT: Final = 7
 _NOT_A_NUMBER: Final = lazy_pattern(r"(?i)\b(?:nan|inf|non-?finite)\b")
 
@@ -58,9 +59,16 @@ def may_lead_to(notice: Match, root: LogFailure) -> bool:
     """Whether a notice may be the reason of a failure: it is of a kind that ends programs later, or names the same."""
     known = LogFailure(FailureKind.KNOWN, notice.line, notice.text, notice.rank, matches=(notice,))
     package = "" if root.raised is None or len(root.raised.package) < _MIN_OBJECT else root.raised.package
-    is_named = _is_about_the_same(root, known) or (bool(package) and package in notice.text)
+    is_named = bool(package) and package in notice.text
+    is_named = is_named or _is_about_the_same(root, known) or shares_name(notice, root)
     is_later = notice.error.is_leading and not notice.error.is_echo
     return is_later or (are_of_one_rank(known, root) and is_named)
+
+
+def shares_name(notice: Match, root: LogFailure) -> bool:
+    """Whether both have a name as programs use them, such as that of a module."""
+    names = {name for name in _NAME.findall(notice.text) if len(name) >= _MIN_OBJECT}
+    return not names.isdisjoint(_NAME.findall(root.text))
 
 
 def _is_about_the_same(failure: LogFailure, earlier: LogFailure) -> bool:

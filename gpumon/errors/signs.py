@@ -12,6 +12,8 @@ _MAX_LINE: Final = 600
 """Characters of a line that are examined."""
 _MAX_LEVEL: Final = 200
 """Characters at the start of a line in which its level is searched."""
+_MAX_SAME: Final = 60
+"""Characters of a message that another line repeats."""
 _CACHED_LINES: Final = 256
 """Lines whose signs are kept: a log often repeats one."""
 DONE: Final = "done"
@@ -77,7 +79,8 @@ _CRASH, _EXIT, _PID, _FAILED_RANK = sign("crash"), sign("exit"), sign("pid"), si
 _ERROR_LEVEL, _REPORTED, _SHELL, _GOES_ON = sign("error level"), sign("reported"), sign("shell"), sign("goes on")
 _PASSED, _SUCCESS, _ENDING, _INFORMATION = sign("passed tests"), sign("success"), sign("ending"), sign("information")
 _RESTART, _START, _NEGATION, _DONE = sign("restart"), sign("start"), sign("negation"), sign("done")
-_TOOL, _LAST_WORDS, _METRIC = sign("tool"), sign("last words"), sign("metric")
+_TOOL, _LAST_WORDS, _METRIC, _WHY = sign("tool"), sign("last words"), sign("metric"), sign("why")
+_OUTPUT_BELOW: Final = sign("output below")
 _REQUEST, _BAR, _UNIT, _RATE, _LOSS = sign("request"), sign("bar"), sign("unit"), sign("rate"), sign("loss")
 
 
@@ -185,6 +188,20 @@ def restarts(line: str) -> bool:
 def is_last_word(line: str) -> bool:
     """Whether a line reads like what a program says when it gives up: only the end of a log shows that it did."""
     return _LAST_WORDS.is_in(line) and not WARNING.is_in(line) and not is_information(line) and not _METRIC.is_in(line)
+
+
+def is_last(text: str) -> bool:
+    """Whether a launcher says that a command failed before it prints what the command had printed."""
+    return _OUTPUT_BELOW.is_in(text)
+
+
+def says_why(line: str, message: str) -> bool:
+    """Whether a line next to an error that has no entry may say more about it than the message does."""
+    said = message.partition("\n")[0].partition(": ")[2][:_MAX_SAME]
+    is_known = line.strip() in message or (said != "" and said in line)
+    if is_known or line[:1].isspace() or not _WHY.is_in(line) or ended(line, line) is not None:
+        return False
+    return not (progress(line) or WARNING.is_in(line) or has_information_level(line) or _METRIC.is_in(line))
 
 
 def starts(text: str) -> bool:

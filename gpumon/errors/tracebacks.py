@@ -39,8 +39,10 @@ _OUTERMOST: Final = sign("outermost")
 CAUGHT_ABOVE: Final = sign("caught above")
 """Above the traceback of an exception that does not end the program."""
 
-_INNER, _REPEATS = sign("inner"), sign("repeats")
+_INNER, _REPEATS, _THREAD = sign("inner"), sign("repeats"), sign("thread")
 _MAX_STACK_LINES: Final = 100
+_STOPPED: Final = "^C"
+"""What a terminal shows where ctrl+c was pressed."""
 _UNITTEST: Final = ("ERROR: ", "FAIL: ")
 _MAX_FOREIGN_LINES: Final = 6
 """Lines of other streams that may stand between two lines of a traceback."""
@@ -171,14 +173,17 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
             return None
     behind = zip(rows.positions, rows.lines, strict=True)
     is_end = end == rank.stop and not any(place > rows.positions[end - 1] and line.strip() for place, line in behind)
-    return _cut(header, end, frames) if frames and not foreign and is_end else None
+    is_stopped = rows.lines[header].startswith(_STOPPED)
+    is_cut = is_end and not foreign and (bool(frames) or is_stopped)
+    return _cut(header, end, frames, is_stopped=is_stopped) if is_cut else None
 
 
-def _cut(header: int, end: int, frames: Sequence[TracebackFrame]) -> Raised:
+def _cut(header: int, end: int, frames: Sequence[TracebackFrame], *, is_stopped: bool) -> Raised:
     """A traceback without its last line."""
     own = next((frame for frame in reversed(frames) if frame.is_own), None)
-    name, package = "Traceback without its last line", raising_package(frames)
-    return Raised(name, "", end - 1, header, end, own, frames[-1], package, has_traceback=True)
+    name = "KeyboardInterrupt" if is_stopped else "Traceback without its last line"
+    raising, package = frames[-1] if frames else None, raising_package(frames)
+    return Raised(name, "", end - 1, header, end, own, raising, package, has_traceback=True)
 
 
 def _goes_on(rows: RankLines, row: int, end: int, base: int) -> bool:
@@ -209,7 +214,8 @@ def _raised(
     above = _above(rows, header)
     link = _link(rows, header, previous)
     before = rows.texts[header].partition(TRACEBACK)[0]
-    is_caught = CAUGHT_ABOVE.is_in(above)
+    own = next((frame for frame in reversed(frames) if frame.is_own), None)
+    is_caught = CAUGHT_ABOVE.is_in(above) and (own is None or not _THREAD.is_in(above))  # others need what it does
     is_plain = (not before or "%|" in before) and not is_caught
     is_logged = _LOGGED.search(rows.lines[header]) is not None or (
         _REPORTED.search(above) is not None and link is Link.NONE and not rows.lines[header].startswith("[rank")
@@ -222,9 +228,10 @@ def _raised(
         row,
         header,
         end_row,
-        next((frame for frame in reversed(frames) if frame.is_own), None),
+        own,
         frames[-1] if frames else None,
         raising_package(frames),
+        frames[0] if frames else None,
         link,
         is_uncaught=is_plain and outermost and not is_logged,
         is_of_script=script is not None and script.is_own and script.function == "<module>",

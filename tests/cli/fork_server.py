@@ -152,4 +152,5 @@ if __name__ == "__main__":
     _import_all()
     if os.fork():
         os._exit(0)  # the server is no child of the tests: some look for what they left
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    with socket.socket(fileno=int(sys.argv[1])) as connection:
+        serve(connection)

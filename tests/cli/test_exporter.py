@@ -85,7 +85,7 @@ def test_a_running_exporter_answers_status_of_this_host(nvml_mock: NvmlMock) -> 
     with exporting(env=nvml_mock.environment(gpus=2)) as (_, url):
         listen = {**without_driver, "GPUMON_EXPORTER_LISTEN": url.split("/")[2]}
         answered = run("status", "--format", "{index} {name}", "--gpu", "1", env=listen)
-        assert (answered.returncode, answered.stdout) == (0, "1 H200\n"), answered.stderr
+        assert (answered.returncode, answered.stdout, answered.stderr) == (0, "1 H200\n", "")
         assert run("status", "--format", "{indx}", env=listen).returncode == 2
         with pytest.raises(urllib.error.HTTPError, match="404"):
             read(url.replace("metrics", "status?format=x&boot=another"))

@@ -181,11 +181,11 @@ def test_real_ranks_of_torchrun(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import os, time\nif os.fork(): time.sleep(60)\ntime.sleep(60)\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "RANK"))}
+    environment |= {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+    environment["TORCHELASTIC_RUN_ID"] = "run-of-a-test"
     code = (
         "import os, subprocess, sys\n"
-        "for rank in '01':\n"
-        "    subprocess.Popen([sys.executable, sys.argv[1]], env={**os.environ, 'RANK': rank, 'WORLD_SIZE': '2',\n"
-        "        'MASTER_ADDR': 'localhost', 'MASTER_PORT': '1', 'TORCHELASTIC_RUN_ID': 'run-of-a-test'})\n"
+        "ranks = [subprocess.Popen([sys.executable, sys.argv[1]], env={**os.environ, 'RANK': rank}) for rank in '01']\n"
         "input()\n"
     )
     launcher = subprocess.Popen(

@@ -42,6 +42,14 @@ def root_text(text: str) -> str:
     return cause_in(text).root.text
 
 
+def test_short_logs_are_read_as_people_read_them() -> None:
+    logs = (Path(__file__).parent / "readings.txt").read_text().split("\n=== ")[1:]
+    for expected, _, text in (log.partition("\n") for log in logs):
+        reading = read_log(text)
+        given = answer_of(reading, cause_of(reading), "log")
+        assert expected in f"{given.headline}\n{given.advice}\n{given.because}", (expected, given)
+
+
 def test_the_last_exception_is_the_end() -> None:
     cause = cause_in(steps(1, 50) + traceback("KeyError: 'labels'", code="y = batch['labels']"))
     assert cause.root.text == "KeyError: 'labels'"

@@ -17,8 +17,8 @@ JOB = f"named-by-test-{os.getpid()}"
 PROGRAM = f"pretrain_{os.getpid()}"
 LAUNCHER = """
 import os, subprocess, sys
-for rank in "01":
-    subprocess.Popen([sys.executable, sys.argv[1]], env={**os.environ, "RANK": rank, "LOCAL_RANK": rank})
+program = [sys.executable, sys.argv[1]]
+ranks = [subprocess.Popen(program, env={**os.environ, "RANK": rank, "LOCAL_RANK": rank}) for rank in "01"]
 sys.stdin.read()
 """
 TRAINING = """

@@ -136,16 +136,14 @@ class Player:
                 self._flip_fault()
             if self._options.keys:
                 self._press(self._next_key())
-            time.sleep(KEY_SECONDS)
-            if self._terminal.process.poll() is not None:
-                code = self._terminal.process.returncode
-                raise RuntimeError(f"gpumon ended with {code}:\n{self._terminal.screen()}")
+            self._pause()
 
     def heal(self, pattern: str) -> float:
         """Heal every fault and go back to the overview; return the seconds until the screen shows ``pattern``.
 
         Raises:
             AssertionError: The screen does not show it in time.
+            RuntimeError: gpumon ended.
         """
         self._control.write_text("")
         self._fault_due = 0.0
@@ -153,7 +151,7 @@ class Player:
         healed = time.monotonic()
         for key in (*self._script, _ESCAPE, _ESCAPE):
             self._press(key)
-            time.sleep(KEY_SECONDS)
+            self._pause()  # what gpumon said at its end is forgotten next
         self._terminal.forget()
         self._press(_REDRAW)
         while True:
@@ -184,6 +182,11 @@ class Player:
     def _press(self, key: str) -> None:
         self._terminal.send(key)
         self.keys += 1
+
+    def _pause(self) -> None:
+        time.sleep(KEY_SECONDS)
+        if (code := self._terminal.process.poll()) is not None:
+            raise RuntimeError(f"gpumon ended with {code}:\n{self._terminal.screen()}")
 
     def _flip_fault(self) -> None:
         """Replace the faults by a random one, or heal them."""

@@ -100,7 +100,7 @@ BROKEN_SHOW = "from gpumon.ui.screens.overview import OverviewScreen as it; name
 BROKEN_RENDER = "from gpumon.ui.widgets.line_table import LineTable as it; name = 'render_line'"
 BROKEN_MARKUP = "from gpumon.ui.widgets.text_lines import TextLines as it; name = 'show'; import rich.markup"
 BREAK = """
-import sys
+__import__("logging").disable()  # in development mode, asyncio names what was slow
 {what}
 def broken(self, *_):
     raise {error}

@@ -218,7 +218,7 @@ def test_an_announcement_that_makes_no_sense_costs_itself_alone(
 @needs_root
 @pytest.mark.usefixtures("alone")
 def test_root_does_not_load_the_workload_of_another_user(folder: Path, tmp_path: Path) -> None:
-    file = workload_file(folder / "toy.py", top=f"open({str(tmp_path / 'ran')!r}, 'w')")
+    file = workload_file(folder / "toy.py", top=f"open({str(tmp_path / 'ran')!r}, 'w').close()")
     for path, subject in ((folder, f"The folder {folder}"), (file, "The file")):
         os.chown(path, 4242, 4242)
         result = load_catalogue()

@@ -88,15 +88,17 @@ def _view(match: re.Match[str]) -> Facts:
     if len(shape) < 2 or not known:
         return {}
     is_square = len(shape) > 2 and shape[-1] == shape[-2]
+    fitting = {size: elements * size // known for size in shape[:-2] if size > 1 and elements * size % known == 0}
+    if elements % known and -1 not in shape and len(fitting) == 1:
+        return {"shapes": "one size", "given": next(iter(fitting)), "expected": next(iter(fitting.values())), **sizes}
     if elements % known and (is_square or len(shape) >= _IMAGE_DIMENSIONS):
         return {"shapes": "input size", **sizes}
     if shape[0] > 0 and (-1 in shape or (elements % rest == 0 and elements < known)):
         return {"shapes": "last batch"}
     if shape[0] < 0 and elements % known:
         return {"shapes": "sample size", **sizes}
-    if -1 not in shape and elements > known and elements % known == 0:
-        return {"shapes": "multiple", "factor": elements // known}
-    return {}
+    is_multiple = -1 not in shape and elements > known and elements % known == 0
+    return {"shapes": "multiple", "factor": elements // known} if is_multiple else {}
 
 
 def _two_sizes(match: re.Match[str]) -> Facts:

@@ -115,11 +115,11 @@ def test_hosts_are_read_through_ssh(tmp_path: Path) -> None:
     ssh = tmp_path / "ssh"
     ssh.write_text(
         f"#!{sys.executable}\n"
-        "import sys, time\n"
+        "import pathlib, sys, time\n"
         "host, command = sys.argv[-2:]\n"
         "assert sys.argv[-3] == '--' and command == 'exec gpumon jobs --json'\n"
         "if host == 'good':\n"
-        f"    print(open({str(tmp_path / 'good.json')!r}).read()); sys.exit(1)\n"
+        f"    print(pathlib.Path({str(tmp_path / 'good.json')!r}).read_text()); sys.exit(1)\n"
         "if host == 'old': print('{}'); sys.exit(0)\n"
         "if host == 'bare': sys.exit(127)\n"
         "if host == 'down': print('ssh: connect: No route to host', file=sys.stderr); sys.exit(255)\n"
