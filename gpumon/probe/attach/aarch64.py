@@ -1,21 +1,20 @@
 """What gpumon needs to know of aarch64, as `gpumon.probe.attach.x86_64` does; it has not run on such a host yet.
 
 The return address is in a register. The kernel rewinds an interrupted system call before a tracer sees the registers.
+The registers of SVE are not part of the frame yet.
 """
 
 import struct
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 NT_PRSTATUS: Final = 1
 NT_VECTORS: Final = 2
 """NT_PRFPREG: ``struct user_fpsimd_state`` of asm/ptrace.h."""
-_NT_SYSTEM_CALL, _NT_SVE = 0x404, 0x405
-"""From linux/elf.h. -1 stands for none."""
-REGISTERS_BYTES: Final = 34 * 8
+NO_SYSTEM_CALL: Final = (0x404, b"\xff\xff\xff\xff")
+"""NT_ARM_SYSTEM_CALL. The kernel writes x7 itself in the stops at a system call."""
 MAX_VECTORS_BYTES: Final = 528
-_NAMES: Final = (*(f"x{number}" for number in range(31)), "sp", "pc", "pstate")
+NAMES: Final = (*(f"x{number}" for number in range(31)), "sp", "pc", "pstate")
 """``struct user_pt_regs`` of asm/ptrace.h, and a part of ``struct sigcontext``."""
 SP, PC, NUMBER, RESULT, ADDED = "sp", "pc", "x8", "x0", "x0"
 MMAP, MUNMAP, SIGRETURN = 222, 215, 139
@@ -24,7 +23,7 @@ CALL_AND_RETURN: Final = _SVC + b"\xc0\x03\x5f\xd6"
 SYSTEM_CALL_BYTES: Final = len(_SVC)
 RESTORER: Final = b"\x68\x11\x80\xd2" + _SVC
 """``mov x8, #139; svc #0``, in the vdso."""
-_MODE_32, _BRANCH_TYPE = 0x10, 0xC00
+MODE, _BRANCH_TYPE = ("pstate", 0x10, 0), 0xC00
 """Bits of pstate. A branch type would make the first instruction of a function a fault."""
 _CONTEXT_OFFSET, _VECTORS_OFFSET, _FRAME_BYTES = 304, 592, 1136
 """In ``struct rt_sigframe``: after ``siginfo`` (128 bytes) and the start of ``ucontext``; records are aligned to 16."""
@@ -46,21 +45,6 @@ CODE: Final = struct.pack(
 )
 
 
-def registers(raw: bytes) -> dict[str, int]:
-    """The registers by name."""
-    return dict(zip(_NAMES, struct.unpack("<34Q", raw), strict=True))
-
-
-def packed(values: dict[str, int]) -> bytes:
-    """The registers as the kernel lays them out."""
-    return struct.pack("<34Q", *(values[name] & (1 << 64) - 1 for name in _NAMES))
-
-
-def without_system_call(values: dict[str, int]) -> list[tuple[int, bytes]]:
-    """Sets of registers, and their contents, with which a thread skips the system call that it is about to enter."""
-    return [(_NT_SYSTEM_CALL, struct.pack("<i", -1)), (NT_PRSTATUS, packed(values))]
-
-
 def calling(
     old: dict[str, int], stack: int, returns_to: int, address: int, *arguments: int, number: int = 0
 ) -> dict[str, int]:
@@ -79,35 +63,15 @@ def frame(old: dict[str, int], mask: int, vectors: bytes, *_: int) -> bytes:
     """What lies on the stack of the thread while it makes a call: what ``rt_sigreturn`` restores."""
     content = bytearray(_FRAME_BYTES)
     struct.pack_into("<QQQi4xQQ", content, 128, 0, 0, 0, _KEEP_STACK, 0, mask)
-    content[_CONTEXT_OFFSET + 8 : _CONTEXT_OFFSET + 8 + REGISTERS_BYTES] = packed(old)
+    content[_CONTEXT_OFFSET + 8 : _CONTEXT_OFFSET + 280] = struct.pack("<34Q", *(old[name] for name in NAMES))
     state = struct.unpack_from("<512sII", vectors)
     struct.pack_into("<IIII512s", content, _VECTORS_OFFSET, _FPSIMD_MAGIC, 528, state[1], state[2], state[0])
     return bytes(content)
 
 
-def runs_32_bit(old: dict[str, int]) -> bool:
-    """Whether the thread runs 32-bit code."""
-    return bool(old["pstate"] & _MODE_32)
-
-
-def uses_other_vectors(read: Callable[[int, int], bytes]) -> bool:
-    """Whether the thread uses those of SVE; not after a system call."""
-    with suppress(OSError):  # the processor has none
-        return bool(read(_NT_SVE, 16)[12] & 1)
-    return False
-
-
 def is_in_system_call(old: dict[str, int], read: Callable[[int, int], bytes]) -> bool:
     """Whether the kernel is about to repeat a system call."""
     return read(old["pc"], len(_SVC)) == _SVC
-
-
-def can_be_restored_in_a_call(_: dict[str, int]) -> bool:
-    """Whether registers that are written in a stop before a system call are those with which the thread goes on.
-
-    The kernel writes x7 itself there.
-    """
-    return False
 
 
 def flag_address(code: bytes, start: int, runtime: int) -> int:

@@ -4,8 +4,8 @@ import platform
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING or platform.machine() != "aarch64":
-    from gpumon.probe.attach import x86_64 as cpu
+    import gpumon.probe.attach.x86_64 as cpu
 else:
-    from gpumon.probe.attach import aarch64 as cpu
+    import gpumon.probe.attach.aarch64 as cpu
 
 __all__ = ["cpu"]

@@ -56,7 +56,7 @@ _HEADER: Final = struct.Struct("<16sQQQQQ")
 """How a request begins: its mark; the deadline in seconds since the epoch, from which on it does nothing; its length;
 the signals that are blocked while it runs; `PyRun_SimpleString`; ``CALL_AND_RETURN``. Code and text follow."""
 _MARK_BYTES, _DEADLINE_OFFSET, _TEXT_OFFSET = 16, 16, 256
-_MAX_ERRNO: Final = 4095
+_MAX_ERRNO, _MAX_WORD = 4095, (1 << 64) - 1
 _ONE_AT_A_TIME: Final = threading.Lock()
 """Held while a process is stopped: threads of gpumon that wait for its GIL would keep theirs stopped."""
 _MAX_GROWTH_BYTES: Final = 8 << 20
@@ -256,7 +256,7 @@ class _Injection:
         """Have the thread map memory for the request, and fill it; return its address."""
         arguments = (0, self._length, _PROT_READ_EXEC, _MAP_PRIVATE_ANONYMOUS_NORESERVE, -1, 0)
         address = thread.make_system_call(self._call_and_return, cpu.MMAP, *arguments)
-        if address > (1 << 64) - 1 - _MAX_ERRNO:
+        if address > _MAX_WORD - _MAX_ERRNO:
             thread.restore()
             raise _NotNowError(f"it gets no memory ({os.strerror((1 << 64) - address)})")
         run, code = thread.python.run_string, self._call_and_return
@@ -309,16 +309,15 @@ class _StoppedThread:
         sp, pc = self.old[cpu.SP], self.old[cpu.PC]
         if not python.is_ready():
             raise _NotNowError(_NOT_READY)
-        if cpu.runs_32_bit(self.old):
+        name, bits, value = cpu.MODE
+        if self.old[name] & bits != value:
             raise _NotNowError("it runs 32-bit code")
-        if cpu.uses_other_vectors(self._tracee.read_registers):
-            raise _NotNowError("it uses vector registers of variable length")
         stack = next((item for item in self._space.mappings if item.path == "[stack]"), None)
         if stack is None or not stack.start - _MAX_GROWTH_BYTES < sp < stack.end:
             raise _NotNowError("its main thread uses another stack, such as that of a signal handler")
         words = struct.unpack(f"<{_STACK_WORDS}Q", self._space.read(sp, 8 * _STACK_WORDS))
-        is_in_system_call = cpu.is_in_system_call(self.old, self._space.read)
-        if not is_in_system_call and python.may_hold_lock((pc, self.old.get("x30", 0), *words)):
+        self._is_in_system_call = cpu.is_in_system_call(self.old, self._space.read)
+        if not self._is_in_system_call and python.may_hold_lock((pc, self.old.get("x30", 0), *words)):
             raise _NotNowError("its main thread takes a lock")
         self._check_restartable_sequence(pc)
 
@@ -366,7 +365,7 @@ class _StoppedThread:
             StuckError: It has not come there in time.
             OSError: The process has ended.
         """
-        self._skip_system_call(registers)
+        self._write(registers)
         if not self._is_blocked:  # only now: without a tracer the thread would keep the mask with its old registers
             self._tracee.write_mask(_BLOCKED)
             self._is_blocked = True
@@ -385,10 +384,10 @@ class _StoppedThread:
 
     def restore(self) -> None:
         """Put everything back; if a system call was interrupted, in a stop from which the kernel repeats it."""
-        if cpu.can_be_restored_in_a_call(self.old):
+        if cpu.NO_SYSTEM_CALL is None and not self._is_in_system_call:
             self._put_back()
             return
-        self._skip_system_call(self.now)
+        self._write({**self.now, cpu.NUMBER: -1})
         self._tracee.interrupt()
         self._tracee.resume()
         self._tracee.wait_for_interrupt(_STOP_SECONDS)
@@ -397,13 +396,15 @@ class _StoppedThread:
     def _put_back(self) -> None:
         self._tracee.write_registers(cpu.NT_VECTORS, self._vectors)
         self._tracee.write_mask(self._mask)
-        self._tracee.write_registers(
-            cpu.NT_PRSTATUS, cpu.packed(self.old)
-        )  # the last one: from here on it is as before
+        self._write(self.old)  # the last one: from here on it is as before
 
-    def _skip_system_call(self, registers: dict[str, int]) -> None:
-        for kind, content in cpu.without_system_call(registers):
-            self._tracee.write_registers(kind, content)
+    def _write(self, registers: dict[str, int]) -> None:
+        """Write registers; a system call that the thread is about to enter is skipped."""
+        if cpu.NO_SYSTEM_CALL is not None:
+            self._tracee.write_registers(*cpu.NO_SYSTEM_CALL)
+        content = struct.pack(f"<{len(cpu.NAMES)}Q", *(registers[name] & _MAX_WORD for name in cpu.NAMES))
+        self._tracee.write_registers(cpu.NT_PRSTATUS, content)
 
     def _registers(self) -> dict[str, int]:
-        return cpu.registers(self._tracee.read_registers(cpu.NT_PRSTATUS, cpu.REGISTERS_BYTES))
+        raw = self._tracee.read_registers(cpu.NT_PRSTATUS, 8 * len(cpu.NAMES))
+        return dict(zip(cpu.NAMES, struct.unpack(f"<{len(cpu.NAMES)}Q", raw), strict=True))

@@ -13,7 +13,6 @@ from typing import Final
 NT_PRSTATUS: Final = 1
 NT_VECTORS: Final = 0x202
 """NT_X86_XSTATE of linux/elf.h."""
-REGISTERS_BYTES: Final = 27 * 8
 MAX_VECTORS_BYTES: Final = 1 << 16
 _LAYOUT: Final = (
     "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss "
@@ -22,7 +21,7 @@ _LAYOUT: Final = (
 """``struct user_regs_struct`` of sys/user.h."""
 _CONTEXT_LAYOUT: Final = "r8 r9 r10 r11 r12 r13 r14 r15 rdi rsi rbp rbx rdx rax rcx rsp rip eflags"
 """The start of ``struct sigcontext_64`` of asm/sigcontext.h."""
-_NAMES, _CONTEXT_NAMES = tuple(_LAYOUT.split()), tuple(_CONTEXT_LAYOUT.split())
+NAMES, _CONTEXT_NAMES = tuple(_LAYOUT.split()), tuple(_CONTEXT_LAYOUT.split())
 SP, PC, NUMBER, RESULT, ADDED = "rsp", "rip", "orig_rax", "rax", "rdi"
 """Registers: the number of a system call, its result, and that of a call when the thread returns from it."""
 MMAP, MUNMAP, SIGRETURN = 9, 11, 15
@@ -32,7 +31,10 @@ CALL_AND_RETURN: Final = b"\x0f\x05\xc3"
 """``syscall; ret``"""
 RESTORER: Final = b"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"
 """``mov $15, %rax; syscall``: what every C library has a signal handler return to."""
-_CODE_64_SELECTOR: Final = 0x33
+MODE: Final = ("cs", 0xFFFF, 0x33)
+"""The register, its bits and their value in 64-bit code."""
+NO_SYSTEM_CALL: Final = None
+"""A set of registers that is also written to skip a system call."""
 _DIRECTION_AND_TRAP_FLAGS: Final = 0x500
 _RED_ZONE_BYTES: Final = 128
 _FRAME_BYTES: Final = 440
@@ -75,21 +77,6 @@ _READS_FIELD: Final = re.compile(
 """``mov table(%rip), %rax; mov offset(%rax), %eax``."""
 
 
-def registers(raw: bytes) -> dict[str, int]:
-    """The registers by name."""
-    return dict(zip(_NAMES, struct.unpack(f"<{len(_NAMES)}Q", raw), strict=True))
-
-
-def packed(values: dict[str, int]) -> bytes:
-    """The registers as the kernel lays them out."""
-    return struct.pack(f"<{len(_NAMES)}Q", *(values[name] & _MINUS_ONE for name in _NAMES))
-
-
-def without_system_call(values: dict[str, int]) -> list[tuple[int, bytes]]:
-    """Sets of registers, and their contents, with which a thread skips the system call that it is about to enter."""
-    return [(NT_PRSTATUS, packed({**values, "orig_rax": -1}))]
-
-
 def calling(old: dict[str, int], stack: int, _: int, address: int, *arguments: int, number: int = 0) -> dict[str, int]:
     """Registers that call a function, or `CALL_AND_RETURN` for a system call.
 
@@ -102,7 +89,7 @@ def calling(old: dict[str, int], stack: int, _: int, address: int, *arguments: i
     """
     passed = dict(zip(("rdi", "rsi", "rdx", "r10", "r8", "r9"), arguments, strict=False))
     flags = old["eflags"] & ~_DIRECTION_AND_TRAP_FLAGS
-    return {**old, **passed, "rip": address, "rsp": stack, "rax": number, "eflags": flags}
+    return {**old, **passed, "rip": address, "rsp": stack, "rax": number, "orig_rax": _MINUS_ONE, "eflags": flags}
 
 
 def frame_address(old: dict[str, int], xstate: bytes) -> int:
@@ -141,24 +128,9 @@ def _vector_area(xstate: bytes) -> bytes:
     return xstate[:_SOFTWARE_OFFSET] + software + xstate[end:] + struct.pack("<I", _MAGIC2)
 
 
-def runs_32_bit(old: dict[str, int]) -> bool:
-    """Whether the thread runs 32-bit code."""
-    return old["cs"] != _CODE_64_SELECTOR
-
-
-def uses_other_vectors(_: Callable[[int, int], bytes]) -> bool:
-    """Whether the thread uses vector registers that are not part of the frame, from a function that reads registers."""
-    return False
-
-
 def is_in_system_call(old: dict[str, int], _: Callable[[int, int], bytes]) -> bool:
     """Whether the kernel is about to repeat a system call."""
     return old["orig_rax"] != _MINUS_ONE
-
-
-def can_be_restored_in_a_call(old: dict[str, int]) -> bool:
-    """Whether registers that are written in a stop before a system call are those with which the thread goes on."""
-    return old["orig_rax"] == _MINUS_ONE
 
 
 def flag_address(code: bytes, start: int, runtime: int) -> int:
