@@ -2,13 +2,14 @@
 
 import getpass
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -42,8 +43,13 @@ def environment_without_gpumon(
 
 
 @contextmanager
-def ssh_server(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """Run sshd with sessions that have the given environment; yields the ssh command with its options."""
+def ssh_server(
+    folder: Path, environment: Mapping[str, str], wrappers: Sequence[Sequence[str]] = ((),), address: str = "127.0.0.1"
+) -> Iterator[tuple[str, ...]]:
+    """Run sshd with sessions that have the given environment, once in each wrapper, such as nsenter.
+
+    Yields the ssh command with its options.
+    """
     assert SSHD is not None
     for name in ("host", "user"):
         subprocess.run(
@@ -55,7 +61,7 @@ def ssh_server(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[s
     Path("/run/sshd").mkdir(exist_ok=True) if os.getuid() == 0 else None
     options = {
         "Port": str(port),
-        "ListenAddress": "127.0.0.1",
+        "ListenAddress": address,
         "HostKey": str(folder / "host"),
         "AuthorizedKeysFile": str(folder / "authorized"),
         "StrictModes": "no",
@@ -67,19 +73,20 @@ def ssh_server(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[s
     config = folder / "sshd_config"
     config.write_text("".join(f"{name} {value}\n" for name, value in options.items()))
     log = folder / "sshd.log"
-    with subprocess.Popen([SSHD, "-D", "-f", str(config), "-E", str(log)]) as server:
+    with ExitStack() as stack:
+        servers = [
+            stack.enter_context(subprocess.Popen([*wrapper, SSHD, "-D", "-f", str(config), "-E", str(log)]))
+            for wrapper in wrappers
+        ]
         try:
             deadline = time.monotonic() + _START_SECONDS
-            while True:
-                assert server.poll() is None, log.read_text()
-                try:
-                    socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                    break
-                except OSError:
-                    assert time.monotonic() < deadline
-                    time.sleep(0.05)
+            while not log.exists() or len(re.findall("Server listening", log.read_text())) < len(servers):
+                assert all(server.poll() is None for server in servers), log.read_text()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
             known = ("-o", "StrictHostKeyChecking=no", "-o", f"UserKnownHostsFile={folder / 'known'}")
             login = ("-i", str(folder / "user"), "-p", str(port), "-o", f"User={getpass.getuser()}")
             yield ("ssh", "-F", "none", "-T", "-q", "-o", "BatchMode=yes", *known, *login)
         finally:
-            server.terminate()
+            for server in servers:
+                server.terminate()

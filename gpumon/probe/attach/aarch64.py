@@ -11,7 +11,7 @@ from typing import Final
 NT_PRSTATUS: Final = 1
 NT_VECTORS: Final = 2
 """NT_PRFPREG: ``struct user_fpsimd_state`` of asm/ptrace.h."""
-NO_SYSTEM_CALL: Final = (0x404, b"\xff\xff\xff\xff")
+NO_SYSTEM_CALL: tuple[int, bytes] | None = (0x404, b"\xff\xff\xff\xff")
 """NT_ARM_SYSTEM_CALL. The kernel writes x7 itself in the stops at a system call."""
 MAX_VECTORS_BYTES: Final = 528
 NAMES: Final = (*(f"x{number}" for number in range(31)), "sp", "pc", "pstate")

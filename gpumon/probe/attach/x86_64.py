@@ -33,7 +33,7 @@ RESTORER: Final = b"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"
 """``mov $15, %rax; syscall``: what every C library has a signal handler return to."""
 MODE: Final = ("cs", 0xFFFF, 0x33)
 """The register, its bits and their value in 64-bit code."""
-NO_SYSTEM_CALL: Final = None
+NO_SYSTEM_CALL: tuple[int, bytes] | None = None
 """A set of registers that is also written to skip a system call."""
 _DIRECTION_AND_TRAP_FLAGS: Final = 0x500
 _RED_ZONE_BYTES: Final = 128
