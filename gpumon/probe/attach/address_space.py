@@ -86,7 +86,7 @@ class AddressSpace:
     def find_code(self, *patterns: bytes) -> list[int] | None:
         """The address of each pattern in the C library, or else in another program file; None if one is missing."""
         wanted = dict.fromkeys(patterns, 0)
-        files = [item for item in self.mappings if "x" in item.access and item.path.startswith("/")]
+        files = [item for item in self.mappings if "x" in item.access and item.path.startswith(("/", "[vdso]"))]
         files.sort(key=lambda item: not re.match(r"libc[.-]|ld-musl|libpthread", item.file_name))
         for item in files[:_MAX_FILES]:
             try:

@@ -23,9 +23,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
-import gpumon.probe.attach.x86_64 as cpu
 from gpumon.core.procfs import age_seconds
 from gpumon.probe.attach.address_space import AddressSpace
+from gpumon.probe.attach.cpu import cpu
 from gpumon.probe.attach.errors import (
     MIN_VERSION,
     denied,
@@ -49,11 +49,14 @@ _CALL_SECONDS: Final = 0.5
 _SUITABLE_SECONDS: Final = 2.0
 _READY_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 0.002
-_NO_SYSTEM_CALL: Final = (1 << 64) - 1
 _STACK_WORDS: Final = 64
 _NOT_READY: Final = "its Python is starting or ending"
 _MARK: Final = b"gpumon: "
-_MAX_ERRNO: Final = 4095
+_HEADER: Final = struct.Struct("<16sQQQQQ")
+"""How a request begins: its mark; the deadline in seconds since the epoch, from which on it does nothing; its length;
+the signals that are blocked while it runs; `PyRun_SimpleString`; ``CALL_AND_RETURN``. Code and text follow."""
+_MARK_BYTES, _DEADLINE_OFFSET, _TEXT_OFFSET = 16, 16, 256
+_MAX_ERRNO, _MAX_WORD = 4095, (1 << 64) - 1
 _ONE_AT_A_TIME: Final = threading.Lock()
 """Held while a process is stopped: threads of gpumon that wait for its GIL would keep theirs stopped."""
 _MAX_GROWTH_BYTES: Final = 8 << 20
@@ -87,7 +90,7 @@ class PendingCall:
     def expire_at(self, epoch_seconds: float) -> None:
         """Set the time from which on the request does nothing when it is run."""
         try:
-            self.space.write(self.address + cpu.DEADLINE_OFFSET, int(epoch_seconds).to_bytes(8, "little"))
+            self.space.write(self.address + _DEADLINE_OFFSET, int(epoch_seconds).to_bytes(8, "little"))
         except OSError:
             return  # it has run, or the process has ended
 
@@ -112,7 +115,7 @@ def pending_call(target: Target, text: str, deadline: float) -> Iterator[Pending
         raise RefusalError("ended", target=target) from None
     try:
         candidates = (item.start for item in space.mappings if item.access == "r-xp" and not item.path)
-        mark = _MARK + hashlib.sha256(text.encode()).digest()[: cpu.MARK_BYTES - len(_MARK)]
+        mark = _MARK + hashlib.sha256(text.encode()).digest()[: _MARK_BYTES - len(_MARK)]
         address = next((start for start in candidates if _has_mark(space, start, mark)), 0)
         if address:
             call = PendingCall(space, address, mark, 0.0)
@@ -167,7 +170,7 @@ class _Injection:
         self._text = text.encode()
         self._mark = mark
         self._deadline = int(deadline)
-        self._length = -(-(cpu.TEXT_OFFSET + len(self._text) + 1) // _PAGE_BYTES) * _PAGE_BYTES
+        self._length = -(-(_TEXT_OFFSET + len(self._text) + 1) // _PAGE_BYTES) * _PAGE_BYTES
 
     def run(self) -> PendingCall:
         """Stop the thread as often as needed until it is at a suitable place.
@@ -253,17 +256,12 @@ class _Injection:
         """Have the thread map memory for the request, and fill it; return its address."""
         arguments = (0, self._length, _PROT_READ_EXEC, _MAP_PRIVATE_ANONYMOUS_NORESERVE, -1, 0)
         address = thread.make_system_call(self._call_and_return, cpu.MMAP, *arguments)
-        if address > (1 << 64) - 1 - _MAX_ERRNO:
+        if address > _MAX_WORD - _MAX_ERRNO:
             thread.restore()
             raise _NotNowError(f"it gets no memory ({os.strerror((1 << 64) - address)})")
-        content = cpu.page(
-            self._text,
-            deadline=self._deadline,
-            length=self._length,
-            mask=_BLOCKED,
-            run=thread.python.run_string,
-            call_and_return=self._call_and_return,
-        )
+        run, code = thread.python.run_string, self._call_and_return
+        header = _HEADER.pack(bytes(_MARK_BYTES), self._deadline, self._length, _BLOCKED, run, code)
+        content = (header.ljust(cpu.RETURN_OFFSET, b"\0") + cpu.CODE).ljust(_TEXT_OFFSET, b"\0") + self._text + b"\0"
         self._space.write(address, content)
         thread.return_to(address + cpu.RETURN_OFFSET)
         return address
@@ -271,11 +269,11 @@ class _Injection:
     def _add(self, thread: "_StoppedThread", python: PythonImage, address: int) -> int:
         """Have the thread call `Py_AddPendingCall`; return its result."""
         thread.go(
-            cpu.calling(thread.old, thread.stack, python.add_pending_call, address + cpu.PENDING_OFFSET, address),
+            thread.calling(python.add_pending_call, address + cpu.PENDING_OFFSET, address),
             address + cpu.RETURNED_OFFSET,
             cpu.SIGRETURN,
         )
-        return thread.now["rdi"] & 0xFFFFFFFF
+        return thread.now[cpu.ADDED] & 0xFFFFFFFF
 
     def _unmap(self, thread: "_StoppedThread", address: int) -> None:
         thread.return_to(self._restorer)
@@ -295,9 +293,9 @@ class _StoppedThread:
         self._tracee = tracee
         self._space = space
         self.old = self.now = self._registers()
-        self._xstate = tracee.read_registers(cpu.NT_XSTATE, cpu.MAX_XSTATE_BYTES)
+        self._vectors = tracee.read_registers(cpu.NT_VECTORS, cpu.MAX_VECTORS_BYTES)
         self._mask = tracee.read_mask()
-        self.stack = cpu.frame_address(self.old, self._xstate)
+        self.stack = cpu.frame_address(self.old, self._vectors)
         self._is_blocked = False
 
     def check(self, python: PythonImage) -> None:
@@ -308,26 +306,28 @@ class _StoppedThread:
             OSError: The process has ended or runs another program.
         """
         self.python = python
-        rsp, rip = self.old["rsp"], self.old["rip"]
+        sp, pc = self.old[cpu.SP], self.old[cpu.PC]
         if not python.is_ready():
             raise _NotNowError(_NOT_READY)
-        if self.old["cs"] != cpu.CODE_64_SELECTOR:
+        name, bits, value = cpu.MODE
+        if self.old[name] & bits != value:
             raise _NotNowError("it runs 32-bit code")
         stack = next((item for item in self._space.mappings if item.path == "[stack]"), None)
-        if stack is None or not stack.start - _MAX_GROWTH_BYTES < rsp < stack.end:
+        if stack is None or not stack.start - _MAX_GROWTH_BYTES < sp < stack.end:
             raise _NotNowError("its main thread uses another stack, such as that of a signal handler")
-        words = struct.unpack(f"<{_STACK_WORDS}Q", self._space.read(rsp, 8 * _STACK_WORDS))
-        if self.old["orig_rax"] == _NO_SYSTEM_CALL and python.may_hold_lock((rip, *words)):
+        words = struct.unpack(f"<{_STACK_WORDS}Q", self._space.read(sp, 8 * _STACK_WORDS))
+        self._is_in_system_call = cpu.is_in_system_call(self.old, self._space.read)
+        if not self._is_in_system_call and python.may_hold_lock((pc, self.old.get("x30", 0), *words)):
             raise _NotNowError("its main thread takes a lock")
-        self._check_restartable_sequence(rip)
+        self._check_restartable_sequence(pc)
 
-    def _check_restartable_sequence(self, rip: int) -> None:
+    def _check_restartable_sequence(self, pc: int) -> None:
         """Check that the thread is not in a sequence that the kernel has to abort (rseq(2))."""
         address = self._tracee.rseq_address()
         (section,) = struct.unpack("<Q", self._space.read(address + 8, 8)) if address else (0,)
         if section:
             start, length = struct.unpack("<8xQQ", self._space.read(section, 24))
-            if start <= rip < start + length:
+            if start <= pc < start + length:
                 raise _NotNowError("its main thread is in a restartable sequence")
 
     def write_frame(self, return_address: int) -> None:
@@ -336,21 +336,27 @@ class _StoppedThread:
         Raises:
             _NotNowError: The stack has no room.
         """
-        frame = cpu.frame(self.old, self._mask, self._xstate, self.stack, return_address)
+        frame = cpu.frame(self.old, self._mask, self._vectors, self.stack, return_address)
+        self._returns_to = return_address
         try:
             self._space.write(self.stack, frame)
         except OSError:
             raise _NotNowError("the stack of its main thread has no room") from None
 
     def return_to(self, address: int) -> None:
-        """Have calls return to another address, where `write_frame` has put the return address."""
+        """Have calls return to another address; in the frame, a handler of signals has it, or the place is not used."""
+        self._returns_to = address
         self._space.write(self.stack, struct.pack("<Q", address))
+
+    def calling(self, address: int, *arguments: int, number: int = 0) -> dict[str, int]:
+        """Registers that call a function."""
+        return cpu.calling(self.old, self.stack, self._returns_to, address, *arguments, number=number)
 
     def make_system_call(self, call_and_return: int, number: int, *arguments: int) -> int:
         """Have the thread make a system call; return its result, with the thread about to return from it."""
-        registers = cpu.calling(self.old, self.stack, call_and_return, *arguments, number=number)
-        self.go(registers, call_and_return + 2, number, stops=2)
-        return self.now["rax"]
+        registers = self.calling(call_and_return, *arguments, number=number)
+        self.go(registers, call_and_return + cpu.SYSTEM_CALL_BYTES, number, stops=2)
+        return self.now[cpu.RESULT]
 
     def go(self, registers: dict[str, int], until: int, number: int, stops: int = 1) -> None:
         """Have the thread go on until it makes a system call before ``until``, or, with 2 stops, returns from it.
@@ -359,7 +365,7 @@ class _StoppedThread:
             StuckError: It has not come there in time.
             OSError: The process has ended.
         """
-        self._tracee.write_registers(cpu.NT_PRSTATUS, cpu.packed(registers))
+        self._write(registers)
         if not self._is_blocked:  # only now: without a tracer the thread would keep the mask with its old registers
             self._tracee.write_mask(_BLOCKED)
             self._is_blocked = True
@@ -371,28 +377,34 @@ class _StoppedThread:
             delivered = stop.signal
             if stop.is_syscall:
                 self.now = self._registers()
-                stops -= (self.now["rip"], self.now["orig_rax"]) == (until, number)
+                stops -= (self.now[cpu.PC], self.now[cpu.NUMBER]) == (until, number)
             elif delivered and 1 << (delivered - 1) & _FAULTS:
                 self._put_back()
                 raise _NotNowError(f"a call ended with signal {delivered}")
 
     def restore(self) -> None:
         """Put everything back; if a system call was interrupted, in a stop from which the kernel repeats it."""
-        if self.old["orig_rax"] == _NO_SYSTEM_CALL:
+        if cpu.NO_SYSTEM_CALL is None and not self._is_in_system_call:
             self._put_back()
             return
-        self._tracee.write_registers(cpu.NT_PRSTATUS, cpu.packed({**self.now, "orig_rax": -1}))
+        self._write({**self.now, cpu.NUMBER: -1})
         self._tracee.interrupt()
         self._tracee.resume()
         self._tracee.wait_for_interrupt(_STOP_SECONDS)
         self._put_back()
 
     def _put_back(self) -> None:
-        self._tracee.write_registers(cpu.NT_XSTATE, self._xstate)
+        self._tracee.write_registers(cpu.NT_VECTORS, self._vectors)
         self._tracee.write_mask(self._mask)
-        self._tracee.write_registers(
-            cpu.NT_PRSTATUS, cpu.packed(self.old)
-        )  # the last one: from here on it is as before
+        self._write(self.old)  # the last one: from here on it is as before
+
+    def _write(self, registers: dict[str, int]) -> None:
+        """Write registers; a system call that the thread is about to enter is skipped."""
+        if cpu.NO_SYSTEM_CALL is not None:
+            self._tracee.write_registers(*cpu.NO_SYSTEM_CALL)
+        content = struct.pack(f"<{len(cpu.NAMES)}Q", *(registers[name] & _MAX_WORD for name in cpu.NAMES))
+        self._tracee.write_registers(cpu.NT_PRSTATUS, content)
 
     def _registers(self) -> dict[str, int]:
-        return cpu.registers(self._tracee.read_registers(cpu.NT_PRSTATUS, cpu.REGISTERS_BYTES))
+        raw = self._tracee.read_registers(cpu.NT_PRSTATUS, 8 * len(cpu.NAMES))
+        return dict(zip(cpu.NAMES, struct.unpack(f"<{len(cpu.NAMES)}Q", raw), strict=True))

@@ -5,6 +5,7 @@ import struct
 from typing import Final
 
 from gpumon.probe.attach.address_space import AddressSpace, Image
+from gpumon.probe.attach.cpu import cpu
 
 _INTERPRETER: Final = re.compile(r"python[\d.]*[a-z]*|libpython\d.*")
 _VERSION_SYMBOLS: Final = (
@@ -21,12 +22,6 @@ _WITHOUT_GIL: Final = "_Py_MergeZeroLocalRefcount"
 """Exported by free-threaded builds only."""
 _LOCKING: Final = ("Py_AddPendingCall", "Py_MakePendingCalls", "PyThread_acquire_lock_timed", "PyThread_release_lock")
 """Functions in which a thread may hold the lock of the pending calls."""
-_READS_FLAG: Final = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?(?:U\x48\x89\xe5)?\x8b\x05(.{4})", re.DOTALL)
-"""``mov offset(%rip), %eax``, in `Py_IsInitialized` of an executable."""
-_READS_FIELD: Final = re.compile(
-    rb"(?:\xf3\x0f\x1e\xfa)?(?:U\x48\x89\xe5)?\x48\x8b\x05.{4}\x8b(?:\x40(.)|\x80(.{4}))", re.DOTALL
-)
-"""``mov table(%rip), %rax; mov offset(%rax), %eax``, in that of a library: a field of `_PyRuntime`."""
 _FINISHING_OFFSET: Final = 0x258
 """Of ``ceval.pending.finishing`` in `_PyRuntime` of Python 3.8: from there on `Py_AddPendingCall` prints an error."""
 
@@ -80,13 +75,7 @@ class PythonImage:
     def _initialized_address(self) -> int:
         """Where `Py_IsInitialized` reads its result; 0 if its code is unknown."""
         start = self._address("Py_IsInitialized")
-        code = self._space.read(start, 32)
-        flag, field = _READS_FLAG.match(code), _READS_FIELD.match(code)
-        if flag:
-            return start + flag.end() + int(struct.unpack("<i", flag[1])[0])
-        if field:
-            return self._address("_PyRuntime") + int.from_bytes(field[1] or field[2], "little")
-        return 0
+        return cpu.flag_address(self._space.read(start, 32), start, self._address("_PyRuntime"))
 
     def _int(self, address: int) -> int:
         return int(struct.unpack("<i", self._space.read(address, 4))[0])

@@ -5,14 +5,15 @@ The frame is the safety net of every call that is made in another process. It ha
 goes on to ``rt_sigreturn``, which restores registers, vector registers and blocked signals as they were.
 """
 
+import re
 import struct
+from collections.abc import Callable
 from typing import Final
 
 NT_PRSTATUS: Final = 1
-NT_XSTATE: Final = 0x202
-"""From linux/elf.h."""
-REGISTERS_BYTES: Final = 27 * 8
-MAX_XSTATE_BYTES: Final = 1 << 16
+NT_VECTORS: Final = 0x202
+"""NT_X86_XSTATE of linux/elf.h."""
+MAX_VECTORS_BYTES: Final = 1 << 16
 _LAYOUT: Final = (
     "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss "
     "fs_base gs_base ds es fs gs"
@@ -20,14 +21,20 @@ _LAYOUT: Final = (
 """``struct user_regs_struct`` of sys/user.h."""
 _CONTEXT_LAYOUT: Final = "r8 r9 r10 r11 r12 r13 r14 r15 rdi rsi rbp rbx rdx rax rcx rsp rip eflags"
 """The start of ``struct sigcontext_64`` of asm/sigcontext.h."""
-_NAMES, _CONTEXT_NAMES = tuple(_LAYOUT.split()), tuple(_CONTEXT_LAYOUT.split())
+NAMES, _CONTEXT_NAMES = tuple(_LAYOUT.split()), tuple(_CONTEXT_LAYOUT.split())
+SP, PC, NUMBER, RESULT, ADDED = "rsp", "rip", "orig_rax", "rax", "rdi"
+"""Registers: the number of a system call, its result, and that of a call when the thread returns from it."""
 MMAP, MUNMAP, SIGRETURN = 9, 11, 15
 """Numbers of system calls."""
+SYSTEM_CALL_BYTES: Final = 2
 CALL_AND_RETURN: Final = b"\x0f\x05\xc3"
 """``syscall; ret``"""
 RESTORER: Final = b"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05"
 """``mov $15, %rax; syscall``: what every C library has a signal handler return to."""
-CODE_64_SELECTOR: Final = 0x33
+MODE: Final = ("cs", 0xFFFF, 0x33)
+"""The register, its bits and their value in 64-bit code."""
+NO_SYSTEM_CALL: Final = None
+"""A set of registers that is also written to skip a system call."""
 _DIRECTION_AND_TRAP_FLAGS: Final = 0x500
 _RED_ZONE_BYTES: Final = 128
 _FRAME_BYTES: Final = 440
@@ -46,7 +53,7 @@ _RESTARTED: Final = frozenset({-512, -513, -514, -516})
 """Results of an interrupted system call that the kernel makes again (linux/errno.h)."""
 _MINUS_ONE: Final = (1 << 64) - 1
 
-RETURN_OFFSET, RETURNED_OFFSET, PENDING_OFFSET, TEXT_OFFSET = 64, 73, 80, 256
+RETURN_OFFSET, RETURNED_OFFSET, PENDING_OFFSET = 64, 73, 80
 CODE: Final = bytes.fromhex(
     "89c7"  # returned: mov %eax, %edi         the result, for the tracer
     "b80f000000 0f05"  # again: mov $15, %eax; syscall    rt_sigreturn with the frame of the stack
@@ -62,27 +69,20 @@ CODE: Final = bytes.fromhex(
     "4883c420 5b b80b000000 ffe2"  # munmap(page, length), which returns 0 to the interpreter
 )
 """The code of a page, from `RETURN_OFFSET` on. It changes nothing else, and needs no symbol of the C library."""
-_HEADER: Final = struct.Struct("<16sQQQQQ")
-MARK_BYTES: Final = 16
-DEADLINE_OFFSET: Final = 16
+_READS_FLAG: Final = re.compile(rb"(?:\xf3\x0f\x1e\xfa)?(?:U\x48\x89\xe5)?\x8b\x05(.{4})", re.DOTALL)
+"""``mov offset(%rip), %eax``."""
+_READS_FIELD: Final = re.compile(
+    rb"(?:\xf3\x0f\x1e\xfa)?(?:U\x48\x89\xe5)?\x48\x8b\x05.{4}\x8b(?:\x40(.)|\x80(.{4}))", re.DOTALL
+)
+"""``mov table(%rip), %rax; mov offset(%rax), %eax``."""
 
 
-def registers(raw: bytes) -> dict[str, int]:
-    """The registers by name."""
-    return dict(zip(_NAMES, struct.unpack(f"<{len(_NAMES)}Q", raw), strict=True))
-
-
-def packed(values: dict[str, int]) -> bytes:
-    """The registers as the kernel lays them out."""
-    return struct.pack(f"<{len(_NAMES)}Q", *(values[name] & _MINUS_ONE for name in _NAMES))
-
-
-def calling(old: dict[str, int], stack: int, address: int, *arguments: int, number: int = 0) -> dict[str, int]:
+def calling(old: dict[str, int], stack: int, _: int, address: int, *arguments: int, number: int = 0) -> dict[str, int]:
     """Registers that call a function, or `CALL_AND_RETURN` for a system call.
 
     Args:
         old: The registers before.
-        stack: Where the return address lies.
+        stack: Where the frame lies, which begins with the address that the call returns to.
         address: The function.
         arguments: Its arguments; the fourth one is that of a system call.
         number: The number of the system call.
@@ -128,16 +128,14 @@ def _vector_area(xstate: bytes) -> bytes:
     return xstate[:_SOFTWARE_OFFSET] + software + xstate[end:] + struct.pack("<I", _MAGIC2)
 
 
-def page(text: bytes, *, deadline: int, length: int, mask: int, run: int, call_and_return: int) -> bytes:
-    """The content of a request.
+def is_in_system_call(old: dict[str, int], _: Callable[[int, int], bytes]) -> bool:
+    """Whether the kernel is about to repeat a system call."""
+    return old["orig_rax"] != _MINUS_ONE
 
-    Args:
-        text: What Python runs.
-        deadline: Seconds since the epoch; from then on the request does nothing.
-        length: Of its memory.
-        mask: The signals that are blocked while it runs.
-        run: The address of `PyRun_SimpleString`.
-        call_and_return: The address of `CALL_AND_RETURN`.
-    """
-    header = _HEADER.pack(bytes(MARK_BYTES), deadline, length, mask, run, call_and_return)
-    return (header.ljust(RETURN_OFFSET, b"\0") + CODE).ljust(TEXT_OFFSET, b"\0") + text + b"\0"
+
+def flag_address(code: bytes, start: int, runtime: int) -> int:
+    """Where a function reads what it returns: a variable, or a field of ``runtime``; 0 if its code is unknown."""
+    flag, field = _READS_FLAG.match(code), _READS_FIELD.match(code)
+    if flag:
+        return start + flag.end() + int(struct.unpack("<i", flag[1])[0])
+    return runtime + int.from_bytes(field[1] or field[2], "little") if field else 0
