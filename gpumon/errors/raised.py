@@ -84,9 +84,9 @@ class Raised(NamedTuple):
 
     @property
     def first_words(self) -> str:
-        """The first line of the message, with the next one if it only announces that."""
+        """The first line of the message, with the next one if it only announces that, such as how many were found."""
         first, *more = self.message.split("\n")
-        return " ".join([first, *more[:1]]) if first.endswith(":") else first
+        return " ".join([first, *map(str.strip, more[:1])]) if first.endswith((":", " found.")) else first
 
 
 CLASS: Final = (

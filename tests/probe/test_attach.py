@@ -27,6 +27,7 @@ from gpumon.probe.attach.handshake import listening_in
 from gpumon.probe.attach.refusals import RefusalError
 from gpumon.probe.attach.script_dir import AttachOutcome, ScriptDir
 from gpumon.probe.attach.target import Target, read_target
+from tests.probe.children import waited
 from tests.probe.pythons import PYTHON314, needs_python314
 from tests.processes import is_running, started_programs
 
@@ -442,6 +443,7 @@ def test_a_probe_that_cannot_start(
     script_dir: ScriptDir, unprobed: None, source: str, seconds_left: float, reason: str
 ) -> None:
     run_script(script_dir, {"__init__.py": source}, seconds_left)
+    waited(lambda: not script_dir.is_waiting())
     assert script_dir.outcome() == AttachOutcome(reason=reason, runs=False, was_there=False)
 
 
@@ -450,6 +452,7 @@ def test_a_module_that_is_only_there_in_part(
 ) -> None:
     monkeypatch.setattr(sys.modules["json"].__spec__, "_initializing", True)
     run_script(script_dir)
+    waited(lambda: not script_dir.is_waiting())
     assert script_dir.outcome() == AttachOutcome(reason=remote_script.IMPORTING, runs=False, was_there=False)
 
 

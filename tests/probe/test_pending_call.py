@@ -192,14 +192,34 @@ def test_a_main_thread_in_c_is_reported_and_runs_the_request_later(
     assert (out, err, process.returncode) == ("awake\n", "", 0)
 
 
-def test_a_program_that_is_importing_modules_is_asked_again(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = """
+@pytest.mark.parametrize(
+    "code",
+    [
+        """
 import sys, threading
 sys.modules['struct'] = None
 print('on', flush=True)
 threading.Thread(target=lambda: sys.stdin.readline() and sys.modules.pop('struct'), daemon=True).start()
 while True: pass
-"""
+""",
+        """
+import builtins, select, sys
+build = builtins.__build_class__
+def build_later(body, name, *bases, **options):
+    if name == 'Thread':
+        print('on', flush=True)
+        while not select.select([sys.stdin], [], [], 0)[0]: pass
+    return build(body, name, *bases, **options)
+builtins.__build_class__ = build_later
+import threading
+while True: pass
+""",
+    ],
+    ids=["a module is missing", "threading is there in part"],
+)
+def test_a_program_that_is_importing_modules_is_asked_again(
+    start: Start, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
     process = start(code)
     calls: list[str] = []
 

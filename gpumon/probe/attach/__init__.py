@@ -24,7 +24,7 @@ from gpumon.probe.attach.injection import pending_call
 from gpumon.probe.attach.interpreter import remote_exec
 from gpumon.probe.attach.refusals import RefusalError
 from gpumon.probe.attach.remote_script import IMPORTING
-from gpumon.probe.attach.script_dir import AttachOutcome, ScriptDir, outcome_in_memory
+from gpumon.probe.attach.script_dir import AttachOutcome, ScriptDir, outcome_after, outcomes_in_memory
 from gpumon.probe.attach.script_text import REQUEST_SECONDS, pending_text
 from gpumon.probe.attach.target import Target, read_target
 
@@ -34,6 +34,7 @@ _PROC_TIMEOUT_SECONDS: Final = 5.0
 _HELLO_SECONDS: Final = 0.5
 _POLL_SECONDS: Final = 0.05
 _TRACED_SECONDS: Final = 0.5
+_RETRY_SECONDS: Final = 0.2
 _QUIET_SECONDS: Final = 3.0
 """After this time without an answer, `attach` reports that it waits."""
 _EMPTY_SCRIPT: Final = Path(devnull)
@@ -120,8 +121,8 @@ def _with_pending_call(target: Target, timeout_seconds: float, on_wait: Callable
     """Start a probe in a process of Python 3.8 to 3.13."""
     deadline = time.time() + max(timeout_seconds, REQUEST_SECONDS)
     end = time.monotonic() + timeout_seconds
-    find_outcome = partial(outcome_in_memory, target)
     while True:
+        find_outcome = partial(outcome_after, target, outcomes_in_memory(target))
         with pending_call(target, pending_text(target), deadline) as call:
             try:
                 attached = _wait_for_probe(target, call.is_waiting, find_outcome, timeout_seconds, on_wait)
@@ -131,10 +132,9 @@ def _with_pending_call(target: Target, timeout_seconds: float, on_wait: Callable
             except KeyboardInterrupt:
                 call.expire_at(0)
                 raise
-        while find_outcome() is not None and time.monotonic() < end:  # it is not that of the next request
-            time.sleep(_POLL_SECONDS)
         if time.monotonic() >= end:
             raise RefusalError("importing", target=target)
+        time.sleep(_RETRY_SECONDS)
 
 
 def _read_with_timeout(pid: int) -> Target:

@@ -30,17 +30,22 @@ def run(
         imports: The modules of the standard library that the package needs.
         deadline: Until when the probe is started, in seconds since the epoch.
     """
-    import os
+    import _thread
+    import posix
     import time
-    from contextlib import suppress
 
-    if os.getpid() != pid:
+    if posix.getpid() != pid:
         return
-    with suppress(Exception):  # the program goes on; gpumon reports that there is no outcome
-        reason = "the process ran no Python code in time" if time.time() > deadline else ""
-        reason = reason or ("" if _are_imported(imports) else IMPORTING)
-        failed = {"was_there": _has_probe(), "runs": False, "reason": reason}
-        _write_outcome(folder, failed if reason else _start(agent_folder, sources))
+    failed: dict[str, object] = {"was_there": False, "runs": False, "reason": IMPORTING}
+    try:
+        if time.time() > deadline:
+            failed["reason"] = "the process ran no Python code in time"
+        elif _are_imported(imports):
+            _write_outcome(folder, _start(agent_folder, sources))
+            return
+        _thread.start_new_thread(_write_outcome, (folder, failed))  # it imports modules
+    except Exception:  # the program goes on; gpumon reports that there is no outcome
+        pass
 
 
 def run_on_thread(pid: int, agent_folder: str, sources: "dict[str, str]", imports: "list[str]") -> None:
@@ -54,11 +59,11 @@ def run_on_thread(pid: int, agent_folder: str, sources: "dict[str, str]", import
             would wait forever for a module that a thread was importing.
     """
     import _thread
-    import os
+    import posix
 
-    threading = sys.modules.get("threading")
-    is_ending = threading is not None and not threading.main_thread().is_alive()
-    if os.getpid() != pid or sys.is_finalizing() or is_ending:
+    main_thread = getattr(sys.modules.get("threading"), "_main_thread", None)  # absent while it is being imported
+    is_ending = main_thread is not None and not main_thread.is_alive()
+    if posix.getpid() != pid or sys.is_finalizing() or is_ending:
         return
     if _are_imported(imports):
         _thread.start_new_thread(_start_and_report, (agent_folder, sources))
@@ -69,14 +74,26 @@ def run_on_thread(pid: int, agent_folder: str, sources: "dict[str, str]", import
 
 
 def _are_imported(imports: "list[str]") -> bool:
-    """Import modules; whether they are complete now: the main thread may be importing one of them."""
+    """Import modules; whether they are complete now.
+
+    Nothing is imported in the middle of an import: the program may have found just now that the module is missing, and
+    would then have it twice, or hold a lock of the import system.
+    """
     try:
-        for name in imports:
+        missing = [name for name in imports if sys.modules.get(name) is None]
+        frame = sys._getframe() if missing else None
+        while frame is not None:
+            if frame.f_code.co_filename.startswith("<frozen importlib."):
+                return False
+            frame = frame.f_back
+        specs = [getattr(sys.modules.get(name), "__spec__", None) for name in imports]
+        if any(getattr(spec, "_initializing", False) for spec in specs):
+            return False
+        for name in missing:
             __import__(name)
-        specs = [getattr(sys.modules[name], "__spec__", None) for name in imports]
-        return not any(getattr(spec, "_initializing", False) for spec in specs)
-    except Exception:  # noqa: BLE001 - such a module may lack what another one needs
+    except Exception:  # such a module may lack what another one needs
         return False
+    return True
 
 
 def _start_and_report(agent_folder: str, sources: "dict[str, str]") -> None:
@@ -99,7 +116,7 @@ def _report(outcome: str) -> None:
         time.sleep(_OUTCOME_SECONDS)
         if os.path.samestat(identity, os.fstat(descriptor)):  # the program may have closed all descriptors
             os.close(descriptor)
-    except Exception:  # noqa: BLE001, S110 - Python would print it; gpumon reports that there is no outcome
+    except Exception:  # Python would print it; gpumon reports that there is no outcome
         pass
 
 
@@ -108,7 +125,7 @@ def _start(agent_folder: str, sources: "dict[str, str]") -> "dict[str, object]":
     was_there = _has_probe()
     try:
         _agent(agent_folder, sources).start()
-    except Exception as error:  # noqa: BLE001 - gpumon reports every failure
+    except Exception as error:  # gpumon reports every failure
         return {"was_there": was_there, "runs": False, "reason": f"{type(error).__name__}: {error}"}
     return {"was_there": was_there, "runs": _has_probe(), "reason": None}
 
@@ -139,7 +156,7 @@ def _import(agent_folder: str, sources: "dict[str, str]") -> None:
 
     def new(name: str, file: str) -> ModuleType:
         module = module_from_spec(ModuleSpec(name, None, is_package=name == AGENT))
-        module.__file__ = os.path.join(agent_folder, file)  # noqa: PTH118 - as few imports as possible
+        module.__file__ = os.path.join(agent_folder, file)  # as few imports as possible
         return module
 
     def execute(module: ModuleType, file: str) -> None:
@@ -161,17 +178,18 @@ def _write_outcome(folder: str, outcome: "dict[str, object]") -> None:
     import fcntl
     import json
     import os
-    import shutil
-    from contextlib import suppress
-    from pathlib import Path
 
-    unfinished = Path(folder, "unfinished")
-    unfinished.write_text(json.dumps(outcome), "utf-8")
-    unfinished.rename(Path(folder, "outcome"))
-    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(BlockingIOError):  # gpumon waits and removes the folder
+        with open(f"{folder}/unfinished", "w") as file:
+            file.write(json.dumps(outcome))
+        os.rename(f"{folder}/unfinished", f"{folder}/outcome")
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        os.close(descriptor)
+            for name in os.listdir(folder):
+                os.unlink(f"{folder}/{name}")
+            os.rmdir(folder)
+        finally:
+            os.close(descriptor)
+    except Exception:  # gpumon waits and removes the folder, or has removed it
+        pass

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import time
+from collections.abc import Container
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,18 +53,26 @@ def parse_outcome(content: bytes) -> AttachOutcome | None:
         return None
 
 
-def outcome_in_memory(target: Target) -> AttachOutcome | None:
-    """The outcome in a file in the memory of a process, which a thread of the process keeps for a moment."""
+def outcomes_in_memory(target: Target) -> dict[int, AttachOutcome]:
+    """The outcomes in files in the memory of a process, which threads of the process keep for a moment, by inode."""
+    outcomes: dict[int, AttachOutcome] = {}
     with suppress(OSError):
         for entry in (target.proc / str(target.pid) / "fd").iterdir():
             with suppress(OSError):
                 if os.readlink(entry).startswith(f"/memfd:{OUTCOME}"):  # noqa: PTH115 - a file that has no path
                     descriptor = os.open(entry, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
                     try:
-                        return parse_outcome(os.pread(descriptor, _MAX_BYTES, 0))
+                        outcome = parse_outcome(os.pread(descriptor, _MAX_BYTES, 0))
+                        if outcome is not None:
+                            outcomes[os.fstat(descriptor).st_ino] = outcome
                     finally:
                         os.close(descriptor)
-    return None
+    return outcomes
+
+
+def outcome_after(target: Target, earlier: Container[int]) -> AttachOutcome | None:
+    """An outcome in the memory of a process that is not one of those before."""
+    return next((outcome for inode, outcome in outcomes_in_memory(target).items() if inode not in earlier), None)
 
 
 class ScriptDir:

@@ -14,6 +14,7 @@ REQUEST_SECONDS: Final = 3600.0
 _SCRIPT: Final = Path(__file__).with_name("remote_script.py")
 _AGENT: Final = Path(__file__).parents[1] / "agent"
 _OWN_IMPORT: Final = re.compile(r"^from \.(\w*) import (.+)$", re.MULTILINE)
+_SCRIPT_IMPORTS: Final = frozenset({"fcntl", "importlib.machinery", "importlib.util"})
 _IMPORT: Final = re.compile(r"^(?:import|from) (?!__future__)(\w[\w.]*)", re.MULTILINE)
 
 
@@ -42,8 +43,8 @@ def pending_text(target: Target) -> str:
 
 
 def _imports(sources: dict[str, str]) -> list[str]:
-    """The modules of the standard library that the probe needs."""
-    return sorted({name for source in sources.values() for name in _IMPORT.findall(source)})
+    """The modules of the standard library that the probe and the script need."""
+    return sorted(_SCRIPT_IMPORTS.union(*map(_IMPORT.findall, sources.values())))
 
 
 def _sources() -> dict[str, str]:
