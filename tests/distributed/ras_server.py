@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -32,6 +33,10 @@ class FakeService:
 
     def serve(self, connection: socket.socket) -> None:
         """Answer one client until the report is sent."""
+        for _ in range(100):  # those that their clients have closed end by themselves
+            if not self._open:
+                break
+            time.sleep(0.01)
         self._open += 1
         self.connections += 1
         self.open_at_once = max(self.open_at_once, self._open)

@@ -102,7 +102,7 @@ def test_closing_ends_its_children(nvml_mock: NvmlMock, monkeypatch: pytest.Monk
     run.close()
     assert run.is_over
     assert wait_gone(int(mark.read_text()), PATIENCE_SECONDS)
-    assert not [pid for pid in tree(os.getpid())[1:] if "_doctor.py" in _command(pid)]
+    assert all(wait_gone(pid, PATIENCE_SECONDS) for pid in tree(os.getpid())[1:] if "_doctor.py" in _command(pid))
 
 
 def test_a_check_that_fails_itself_costs_itself(

@@ -128,6 +128,8 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare")
 @needs_root
 def test_a_container_with_its_own_processes_files_and_users(sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GPUMON_PROBE_DIR")
+    if subprocess.run(["unshare", "-Urmpf", "--mount-proc", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no container may be made here: run the tests on the host")
     code = """
 import os, select, sys
 print(os.getpid(), flush=True)

@@ -2,7 +2,6 @@ import dataclasses
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -74,9 +73,13 @@ def recorded(path: Path) -> list[Frame]:
 def test_frames_are_recorded_until_the_time_is_over(tmp_path: Path, name: str) -> None:
     frames = [frame(), frame(monotonic_seconds=101.0)]
     stream = FakeStream(frames)
-    late = threading.Timer(0.02, stream.inbox.put, [frame(monotonic_seconds=102.0)])
-    late.start()
-    record(stream, tmp_path / name, 0.1, anonymize=False, activity=False)
+
+    def reports(recorded: Frame) -> dict[str, object]:
+        if recorded == frames[1]:
+            stream.inbox.put(frame(monotonic_seconds=102.0))
+        return {}
+
+    record(stream, tmp_path / name, 0.1, anonymize=False, activity=False, reports=reports)
     assert recorded(tmp_path / name) == [*frames, frame(monotonic_seconds=102.0)]
     assert stream.closed
 

@@ -1,6 +1,9 @@
 """What every test of the screen stands on."""
 
+import functools
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 from weakref import WeakSet
 
@@ -10,7 +13,7 @@ from textual._compositor import Compositor
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 
-from gpumon.session.frame_session import FrameSession
+from gpumon.session import frame_session
 from gpumon.ui import app
 from tests.ui.probing import FakeWatcher
 from tests.ui.training import Training
@@ -70,7 +73,6 @@ def training(watcher: FakeWatcher) -> Training:
 
 
 @pytest.fixture(autouse=True)
-def steady(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep "silent 3s" out of pictures, however slow the test is: fake streams send only what a test puts in."""
-    if "snap_compare" in request.fixturenames:
-        monkeypatch.setattr(FrameSession, "silence_seconds", 0.0)
+def steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stops the clock of silence: however slow the test is, a fake stream is silent only if the test says so."""
+    monkeypatch.setattr(frame_session, "time", SimpleNamespace(monotonic=functools.partial(float, time.monotonic())))

@@ -129,8 +129,8 @@ if not os.fork():
     if os.fork(): os._exit(0)
     os.write(write_end, str(os.getpid()).encode())
     time.sleep(60); os._exit(0)
-children = [os.getpid(), subprocess.Popen(["setsid", "sleep", "60"]).pid, int(os.read(read_end, 64))]
-quiet = "import subprocess; print(subprocess.Popen(['setsid', 'sleep', '60'], stdout=subprocess.DEVNULL).pid)"
+children = [os.getpid(), subprocess.Popen(["sleep", "60"], start_new_session=True).pid, int(os.read(read_end, 64))]
+quiet = "import subprocess as s; print(s.Popen(['sleep', '60'], stdout=s.DEVNULL, start_new_session=True).pid)"
 children += [daemon(quiet)]
 context.step(" ".join(map(str, children)))
 """

@@ -299,7 +299,7 @@ def test_while_a_result_is_saved_the_run_has_not_ended(run: WorkloadRun, monkeyp
 
 def test_the_record_says_on_which_host_and_with_which_driver_it_ran(run: WorkloadRun) -> None:
     whole(run, frame())
-    (saved,) = recent_results()
+    saved = next(recent_results())
     assert (saved["host"], saved["driver"]) == (socket.gethostname(), frame().driver_version)
     assert saved["driver"]
 

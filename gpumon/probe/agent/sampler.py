@@ -335,8 +335,9 @@ class Sampler:
         """Call a function with a client, and close the client's connection if the function fails."""
         try:
             call(client)
-        except Exception:  # no client may end the service for the others
-            log_exception()
+        except Exception as error:  # no client may end the service for the others
+            if not isinstance(error, ConnectionError):  # one that went is no fault
+                log_exception()
             self.server.drop(client)
 
     def _greet(self, client: ClientConnection) -> None:
