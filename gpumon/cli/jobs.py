@@ -56,10 +56,10 @@ def jobs(  # noqa: PLR0917 - click passes them by name
 
 
 def _show_hosts(hosts: str, *, as_json: bool) -> int:
-    from gpumon.operations.fleet.ssh import parse_hosts
+    from gpumon.operations.remote_command import find_hosts
     from gpumon.operations.training_jobs.hosts import merged_jobs, read_hosts
 
-    results = read_hosts(parse_hosts(hosts, None))
+    results = read_hosts(find_hosts(hosts))
     problems = [result.problem for result in results if result.problem is not None]
     return _show(merged_jobs(results), problems, as_json=as_json)
 

@@ -68,13 +68,13 @@ def why(  # noqa: PLR0917 - click passes them by name
 
 
 def _examine_hosts(hosts: str, target: str | None, seconds: float | None, *, attach: bool) -> "JobWhyReport":
-    from gpumon.operations.fleet.ssh import parse_hosts
+    from gpumon.operations.remote_command import find_hosts
     from gpumon.operations.why.hosts import examine_hosts
 
     if target is not None and target.isdecimal():
         raise click.UsageError("Name a job, not a PID: a PID means another process on each host.")
     arguments = [*(["--seconds", f"{seconds:g}s"] if seconds else []), *(["--attach"] if attach else [])]
-    return examine_hosts(parse_hosts(hosts, None), [*arguments, *([] if target is None else ["--", target])])
+    return examine_hosts(find_hosts(hosts), [*arguments, *([] if target is None else ["--", target])])
 
 
 def _show(reports: "WhyReport | JobWhyReport", *, as_json: bool) -> int:

@@ -31,7 +31,7 @@ def answer(command: str, options: Sequence[str]) -> bytes:
         FleetError: Slurm is not installed, refuses, does not respond, or answers without end.
     """
     if shutil.which(command) is None:
-        raise FleetError(Problem(ProblemCode.NOT_FOUND, f"{command} was not found: Slurm is not installed here."))
+        raise FleetError(Problem(ProblemCode.NOT_FOUND, f"{command} is not installed here."))
     try:
         process = subprocess.Popen(
             [command, *options], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -40,10 +40,10 @@ def test_a_job_on_this_host(nvml_mock: NvmlMock, tmp_path: Path) -> None:
 def test_without_slurm_and_without_the_job(tmp_path: Path) -> None:
     env = {"PATH": "/nowhere:/bin", "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     done = run("job", "4711", env=env)
-    assert (done.returncode, done.stderr) == (3, "gpumon: squeue was not found: Slurm is not installed here.\n")
+    assert (done.returncode, done.stderr) == (3, "gpumon: squeue is not installed here.\n")
     done = run("job", "4711", env=with_squeue(tmp_path))
     assert done.returncode == 3
-    assert "Slurm has no job 4711 in its queue. sacct was not found" in done.stderr
+    assert "Slurm has no job 4711 in its queue. sacct is not installed" in done.stderr
     assert run("job", "train", env=env).returncode == 2
     assert run("job", "4711", "--hosts", "a", "--prometheus", "http://b", env=env).returncode == 2
 
