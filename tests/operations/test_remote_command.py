@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("slurm:4711", ["gpu01", "gpu02"]),
         ("pods:app=train", ["pod/train-0", "pod/train-1"]),
-        ("gpu[1-2],ann@box", ["gpu1", "gpu2", "ann@box"]),
+        ("gpu[01-02,7],login", ["gpu01", "gpu02", "gpu7", "login"]),
     ],
 )
 def test_hosts_are_found(folder: Path, text: str, hosts: list[str]) -> None:

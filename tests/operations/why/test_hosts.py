@@ -8,7 +8,6 @@ import pytest
 
 from gpumon.core.problems import CommandError
 from gpumon.core.step_classes import DATA
-from gpumon.operations.fleet.ssh import parse_hosts
 from gpumon.operations.why.document import why_document, why_job_document
 from gpumon.operations.why.hosts import examine_hosts, parse_reports
 from gpumon.operations.why.processes import compared
@@ -54,7 +53,3 @@ def test_a_report_survives_the_way_through_json() -> None:
     for broken in (b"[]", b"{}", b'{"ranks": [{"pid": -1}]}', b'{"ranks": 3}'):
         with pytest.raises(ValueError, match=r"."):
             parse_reports(broken, "box")
-
-
-def test_a_list_of_slurm_names_hosts() -> None:
-    assert parse_hosts("gpu[01-02,7],login", None) == ["gpu01", "gpu02", "gpu7", "login"]
