@@ -52,7 +52,7 @@ settings.load_profile(os.environ.get("GPUMON_HYPOTHESIS", "repeatable"))
 if "GPUMON_HYPOTHESIS" not in os.environ:  # each worker would parse all modules for constants that may be worth trying
     vars(providers)["is_local_module_file"] = lambda path: False
 
-gc.set_threshold(50_000, 20, 20)  # thousands of tests stay in memory, and every complete collection visits them
+gc.set_threshold(10_000, 20, 20)  # thousands of tests stay in memory, and every complete collection visits them
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -81,17 +81,6 @@ def pytest_configure(config: pytest.Config) -> None:
             child.start()
         for child in children:
             child.join()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None:
-    """Let workers start with the tests imported."""
-    from tests import forked_worker  # late: workers need it not
-
-    arguments = [config.invocation_params.dir / arg.partition("::")[0] for arg in config.args]
-    tests = sorted((config.rootpath / "tests").rglob("test_*.py"))
-    chosen = [path for path in tests if path.parent != _GPU_TESTS and not {path, *path.parents}.isdisjoint(arguments)]
-    forked_worker.start(len(specs), config.rootpath, chosen)
 
 
 def _tabulate() -> None:

@@ -27,6 +27,7 @@ from tests.fleet.prometheus_server import needs_prometheus, prometheus
 from tests.fleet.targets import BLANK, MIB, FakeHost, serving, write_targets
 from tests.nvml_mock import NvmlMock
 from tests.present.test_dcgm import BOARD_12239
+from tests.processes import IS_INITIAL
 
 pytestmark = [needs_prometheus, pytest.mark.xdist_group("prometheus")]
 IDLE_SECONDS = 3.0
@@ -213,6 +214,7 @@ def some_usage(url: str) -> FleetUsage:
         time.sleep(0.3)
 
 
+@pytest.mark.skipif(not IS_INITIAL, reason="needs the initial PID namespace")
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("honor_labels", [True, False])
 def test_gpumons_own_exporter(honor_labels: bool, nvml_mock: NvmlMock, tmp_path: Path) -> None:

@@ -221,21 +221,16 @@ async def test_old_figures_say_their_age_and_a_probe_that_has_gone_leaves(traini
 async def test_probes_are_looked_for_late_asked_often_while_shown_and_closed(
     training: Training, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watcher, start, drawn = training.watcher, training.watcher.start, ""
-
-    def note_start() -> None:
-        nonlocal drawn
-        drawn = screen_text(training.app)
-        start()
-
-    monkeypatch.setattr(watcher, "start", note_start)
+    watcher = training.watcher
+    drawn: list[str] = []
+    monkeypatch.setattr(watcher, "start", lambda: drawn.append(screen_text(training.app)))
     async with training.app.run_test(size=(120, 40)) as pilot:
         await pilot.pause(0.4)
-        assert watcher.started == 0, "there is no frame yet"
+        assert drawn == [], "there is no frame yet"
         training.stream.put(moment(0.0))
         await pilot.pause(0.4)
-        assert "H200" in drawn, "the first frame is drawn first"
-        assert (watcher.started, watcher.paces) == (1, [1.0])
+        assert ["H200" in text for text in drawn] == [True], "the first frame is drawn first"
+        assert watcher.paces == [1.0]
         await training.press(pilot)
         assert watcher.paces[-1] == 0.5
         await pilot.press("escape")
