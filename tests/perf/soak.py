@@ -167,7 +167,7 @@ class Player:
     def _undo_keys(self) -> None:
         """Leave the states in which a key that came before its screen was ready has left gpumon."""
         screen = self._terminal.screen()
-        for mark, key in ((" REPLAY ", "d"), (" PAUSED ", " "), (ONE_GPU, "g")):
+        for mark, key in ((" REPLAY ", "d"), (" PAUSED ", " "), (ONE_GPU, "g"), ("esc Back", _ESCAPE)):
             if mark in screen:
                 self._press(key)
 
