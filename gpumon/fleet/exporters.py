@@ -71,17 +71,7 @@ EXPORTERS: Final = tuple(_exporters())
 DCGM, GPUMON, NVIDIA_SMI, ALL_SMI = EXPORTERS
 PODS: Final = ("exported_namespace", "exported_pod", "namespace", "pod")
 """Namespace and pod of the workload: with honor_labels off, the plain labels may name the pod of the exporter."""
-SHOWN_METRICS: Final = (
-    "utilization_gpu_percent",
-    "memory_used_bytes",
-    "memory_total_bytes",
-    "power_watts",
-    "temperature_celsius",
-    "clock_sm_hertz",
-    "sm_activity_percent",
-    "tensor_activity_percent",
-    "dram_activity_percent",
-)
+SHOWN_METRICS: Final = tuple(table("gpumon.fleet", "shown_metrics"))
 """What a GPU of the fleet is shown with; an exporter may report less."""
 HISTORY_ONLY: Final = frozenset({"energy_joules"})
 """Metrics that only the history of a host has: each costs a result per GPU."""

@@ -15,6 +15,7 @@ from gpumon.core.model import Device
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.procfs import find_command, find_stat, nvidia_files, read_same_stat
 from gpumon.core.text import safe_bytes, safe_text
+from gpumon.core.text_table import table
 from gpumon.distributed.environment import GONE, rank_variables, read_environment
 from gpumon.operations.doctor.redaction import SECRET, is_secret_name, without_secrets
 from gpumon.probe.attach import attachability
@@ -27,20 +28,9 @@ _SLURM_CGROUP: Final = re.compile(r"/job_(\d+)(?:/step_(\w+))?")
 _POD_CGROUP: Final = re.compile(r"kubepods.*?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})", re.IGNORECASE)
 _CONTAINER_CGROUP: Final = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:/|$)", re.MULTILINE)
 _JOB_VARIABLES: Final = (("slurm", "SLURM_JOB_ID"), ("pbs", "PBS_JOBID"), ("lsf", "LSB_JOBID"), ("sge", "JOB_ID"))
-_FRAMEWORKS: Final = (
-    ("vLLM", re.compile(r"\bvllm\b", re.IGNORECASE)),
-    ("SGLang", re.compile(r"\bsglang\b", re.IGNORECASE)),
-    ("TGI", re.compile(r"\btext-generation-(?:server|launcher|router)\b")),
-    ("Triton server", re.compile(r"\btritonserver\b")),
-    ("Ollama", re.compile(r"\bollama\b")),
-    ("llama.cpp", re.compile(r"\bllama-(?:server|cli|bench)\b")),
-    ("Ray", re.compile(r"\bray::|\braylet\b")),
-    ("Jupyter", re.compile(r"\bipykernel|\bjupyter")),
-    ("DeepSpeed", re.compile(r"\bdeepspeed\b")),
-    ("Accelerate", re.compile(r"\baccelerate\b")),
-    ("torchrun", re.compile(r"\btorchrun\b|torch\.distributed\.(?:run|launch)")),
-)
-"""By the command line."""
+_FRAMEWORKS: Final = [
+    (name, re.compile(regex)) for name, regex in (row.split(" | ") for row in table("gpumon.operations", "frameworks"))
+]
 _FRAMEWORK_VARIABLES: Final = (
     ("Accelerate", "ACCELERATE_MIXED_PRECISION"),
     ("DeepSpeed", "DS_ACCELERATOR"),

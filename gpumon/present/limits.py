@@ -1,33 +1,17 @@
 """The limit of a metric on a device, and the scale of its chart."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from math import floor, log10
 from typing import Final
 
 from gpumon.core.metrics import METRICS, Unit
 from gpumon.core.model import Device
+from gpumon.core.text_table import table
 from gpumon.core.units import of_text, value_text
 from gpumon.present.metric_style import missing_text
 
-LIMIT_METRICS: Final = {
-    "memory_used_bytes": "memory_total_bytes",
-    "memory_free_bytes": "memory_total_bytes",
-    "memory_reserved_bytes": "memory_total_bytes",
-    "memory_unattributed_bytes": "memory_total_bytes",
-    "bar1_used_bytes": "bar1_total_bytes",
-    "power_watts": "power_limit_watts",
-    "power_instant_watts": "power_limit_watts",
-    "temperature_celsius": "temperature_slowdown_celsius",
-    "clock_sm_hertz": "clock_sm_max_hertz",
-    "clock_memory_hertz": "clock_memory_max_hertz",
-    "clock_video_hertz": "clock_video_max_hertz",
-    "pcie_generation": "pcie_generation_max",
-    "pcie_width": "pcie_width_max",
-    "nvlink_transmit_bytes_per_second": "nvlink_bytes_per_second",
-    "nvlink_receive_bytes_per_second": "nvlink_bytes_per_second",
-}
-"""The metric that is the limit of each metric."""
+LIMIT_METRICS: Final[Mapping[str, str]] = dict(row.split() for row in table("gpumon.present", "limits"))
 _STEPS: Final = (1.0, 2.0, 5.0, 10.0)
 _BINARY_STEPS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
 _FULL_PERCENT: Final = 100.0

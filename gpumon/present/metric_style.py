@@ -5,29 +5,15 @@ from typing import Final
 from gpumon.core.metrics import METRICS
 from gpumon.core.model import Device
 from gpumon.core.problems import ProblemCode
+from gpumon.core.text_table import table
 from gpumon.core.units import INVALID, MISSING
 from gpumon.health.alerts import Severity, Thresholds, is_link_degraded, is_near_slowdown
 from gpumon.present.paint.line import Role
 
 SEVERITY_ROLES: Final = {Severity.CRITICAL: Role.ERROR, Severity.WARNING: Role.WARNING, Severity.INFO: Role.ACCENT}
-_ROLES_BY_PREFIX: Final = {
-    "utilization_gpu_": Role.GPU_HISTORY,
-    "utilization_": Role.ACTIVITY,
-    "memory_": Role.MEMORY_HISTORY,
-    "bar1_": Role.MEMORY_HISTORY,
-    "power_": Role.POWER,
-    "energy_": Role.POWER,
-    "temperature_": Role.TEMPERATURE,
-    "clock_": Role.CLOCK,
-    "sm_": Role.ACTIVITY,
-    "tensor_": Role.ACTIVITY,
-    "dram_": Role.ACTIVITY,
-    "fp": Role.ACTIVITY,
-    "pcie_": Role.LINK,
-    "nvlink_": Role.LINK,
-}
+_ROLES_BY_PREFIX: Final = [row.split() for row in table("gpumon.present", "metric_roles")]
 METRIC_ROLES: Final = {
-    metric: next((role for prefix, role in _ROLES_BY_PREFIX.items() if metric.startswith(prefix)), Role.PLAIN)
+    metric: Role[next((role for prefix, role in _ROLES_BY_PREFIX if metric.startswith(prefix)), "PLAIN")]
     for metric in METRICS
 }
 """The color of each metric, the same in every chart."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from gpumon.core.source_file import UnreadableError
 from gpumon.core.text import safe_text
+from gpumon.core.text_table import table
 from gpumon.snapshots.model import SnapshotFrame
 
 NO_STACK: Final = 0
@@ -36,17 +37,7 @@ class Action(IntEnum):
     """The block is unused. Needed where the history was recorded without ``free_requested``."""
 
 
-ACTIONS: Final = {
-    "alloc": Action.ALLOC,
-    "free_requested": Action.FREE,
-    "free": Action.FREE,
-    "free_completed": Action.FREE_COMPLETED,
-    "segment_alloc": Action.SEGMENT_ALLOC,
-    "segment_map": Action.SEGMENT_ALLOC,
-    "segment_free": Action.SEGMENT_FREE,
-    "segment_unmap": Action.SEGMENT_FREE,
-    "oom": Action.OOM,
-}
+ACTIONS: Final = {name: Action[action] for name, action in map(str.split, table("gpumon.snapshots", "actions"))}
 
 
 def action_of(value: Any) -> Action:  # noqa: ANN401 - anything may be in the file

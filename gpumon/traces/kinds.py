@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from gpumon.core.step_classes import COMMUNICATION, MEMORY, OTHER_COMPUTE, SIMT, TENSOR
+from gpumon.core.text_table import table
 from gpumon.stacks.tables import is_program
 
 
@@ -25,25 +26,7 @@ class Kind(IntEnum):
     OVERHEAD = 10
 
 
-KINDS: Final = {
-    "cpu_op": Kind.OPERATOR,
-    "Operator": Kind.OPERATOR,
-    "user_annotation": Kind.ANNOTATION,
-    "cuda_runtime": Kind.RUNTIME,
-    "cuda_driver": Kind.RUNTIME,
-    "Runtime": Kind.RUNTIME,
-    "python_function": Kind.PYTHON,
-    "kernel": Kind.KERNEL,
-    "Kernel": Kind.KERNEL,
-    "gpu_memcpy": Kind.COPY,
-    "Memcpy": Kind.COPY,
-    "gpu_memset": Kind.MEMSET,
-    "Memset": Kind.MEMSET,
-    "gpu_user_annotation": Kind.GPU_ANNOTATION,
-    "cuda_sync": Kind.CUDA_SYNC,
-    "overhead": Kind.OVERHEAD,
-}
-"""By category; the capitalized ones are those of torch before 2.0."""
+KINDS: Final = {name: Kind[kind] for name, kind in map(str.split, table("gpumon.traces", "kinds"))}
 
 
 _COMMUNICATION: Final = re.compile(

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.text_table import table
 from gpumon.core.units import counted
 from gpumon.health.checks import CheckResult, fail, ok, skip, warn
 from gpumon.health.doctor.check import DoctorCheck
@@ -21,22 +22,9 @@ FABRIC_FIX: Final = (
 )
 _FABRIC_NOT_READY: Final = 802
 _CUINIT_ERRORS: Final = {
-    3: ("CUDA cannot initialize.", "Check /dev/nvidia-uvm and its permissions: sudo nvidia-modprobe -u -c 0."),
-    34: ("libcuda.so.1 is a stub for linking.", "Remove the stubs folder of the CUDA toolkit from LD_LIBRARY_PATH."),
-    46: ("All GPUs are busy or prohibited for CUDA.", "Check the compute mode: nvidia-smi -q -d COMPUTE."),
-    100: ("CUDA finds no GPU.", "Check nvidia-smi -L. Start a container with --gpus all."),
-    _FABRIC_NOT_READY: ("The NVSwitch fabric is not set up.", FABRIC_FIX),
-    803: ("libcuda.so.1 does not match the loaded kernel driver.", _RELOAD),
-    804: (
-        "LD_LIBRARY_PATH selects a CUDA compatibility library that these GPUs do not support.",
-        "Remove the folder cuda/compat from LD_LIBRARY_PATH.",
-    ),
-    999: (
-        "CUDA reports an unknown error, as after a driver update or a suspend.",
-        "sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm. In a container, restart the container.",
-    ),
+    int(code): (meaning, fix.format(fabric=FABRIC_FIX, reload=_RELOAD))
+    for code, meaning, fix in (row.split(" | ") for row in table("gpumon.health.doctor", "cuinit_errors"))
 }
-"""What an error code of cuInit means, and how to fix it."""
 _ABSENT: Final = frozenset({ProblemCode.LIBRARY_NOT_FOUND, ProblemCode.DRIVER_NOT_LOADED})
 _VERSION: Final = re.compile(r"\.so\.(\d+\.\d+(?:\.\d+)?)$", re.ASCII)
 _DENIED: Final = "EPERM"

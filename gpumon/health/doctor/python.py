@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from gpumon.core.model import Frame
 from gpumon.core.problems import Problem
+from gpumon.core.text_table import table
 from gpumon.core.units import counted
 from gpumon.health.checks import Check, CheckResult, fail, ok, skip, warn
 from gpumon.health.doctor.check import Facts, gpus_of, guarded, joined
@@ -30,19 +31,10 @@ _NAME_ONE: Final = "Activate your training environment, or name its interpreter 
 _NAME_FOREIGN: Final = "Run gpumon as the owner, or name the interpreter with --python to run it as root."
 _REINSTALL: Final = "Install torch in a new environment."
 _SEE_XIDS: Final = "Check for an Xid: dmesg | grep -i xid."
-_FIXES: Final = {
-    "no answer within": "Try again: a slow disk or a busy host takes long. If it persists, see dmesg.",
-    "no kernel image": f"Install a torch that was built for this GPU: {WHEELS}.",
-    "out of memory": "See in gpumon which process holds the memory, or choose another GPU with CUDA_VISIBLE_DEVICES.",
-    "busy or unavailable": "Check the compute mode: nvidia-smi -q -d COMPUTE.",
-    "is too old": f"Update the driver, or install a torch for an older CUDA version: {WHEELS}.",
-    "Error 802": "Start the fabric manager: sudo systemctl enable --now nvidia-fabricmanager.",
-    "Error 803": "Reboot, or reload the nvidia kernel modules: libraries and driver have different versions.",
-    "No CUDA GPUs": "Check CUDA_VISIBLE_DEVICES and nvidia-smi -L. Start a container with --gpus all.",
-    "no CUDA-capable device": "Check CUDA_VISIBLE_DEVICES and nvidia-smi -L.",
-    "no NVIDIA driver": "Install the NVIDIA driver. Start a container with --gpus all.",
-}
-"""How to fix an error whose text contains the key."""
+_FIXES: Final = [
+    (text, fix.format(wheels=WHEELS))
+    for text, fix in (row.split(" | ") for row in table("gpumon.health.doctor", "torch_errors"))
+]
 
 
 def python_checks(facts: Facts) -> Iterator[Check]:
@@ -209,7 +201,7 @@ def _fault_of(python: Python, step: str) -> CheckResult | None:
 
 
 def _fix_of(error: str, default: str = _SEE_XIDS) -> str:
-    return next((fix for text, fix in _FIXES.items() if text in error), default)
+    return next((fix for text, fix in _FIXES if text in error), default)
 
 
 PYTHON_JUDGES: Final[tuple[tuple[str, Judge], ...]] = (
