@@ -15,6 +15,7 @@ from gpumon.collect import nvml
 from gpumon.collect.calls import EVENT_WAIT
 from gpumon.collect.nvml import Answer, DeviceLostError, DriverGoneError, Handle, Nvml, NvmlError, ReadingError
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.text_table import table
 
 WAIT_MILLISECONDS: Final = 1000
 """Duration of one wait. The end of a session and a new device are noticed after it."""
@@ -32,23 +33,9 @@ STOP_TIMEOUT_SECONDS: Final = 1.5
 MAX_PENDING: Final = 100
 """Maximum number of Xids per frame; the later ones of a burst are consequences of the first ones."""
 
-_RESET: Final = "Reset the GPU or reboot. gpumon queries this GPU again after a restart of the driver or of gpumon."
 FATAL: Final = {
-    79: Problem(
-        ProblemCode.GPU_LOST,
-        "The GPU has fallen off the bus (Xid 79); gpumon stopped querying this GPU.",
-        "Reboot this host. If the error returns, have the board, its slot and its power supply checked.",
-    ),
-    119: Problem(
-        ProblemCode.UNRESPONSIVE,
-        "The GPU's firmware (GSP) does not respond to the driver (Xid 119); gpumon stopped querying this GPU.",
-        _RESET,
-    ),
-    120: Problem(
-        ProblemCode.UNRESPONSIVE,
-        "The GPU's firmware (GSP) has failed (Xid 120); gpumon stopped querying this GPU.",
-        _RESET,
-    ),
+    int(xid): Problem(ProblemCode[code], f"{reason} (Xid {xid}); gpumon stopped querying this GPU.", remedy)
+    for xid, code, reason, remedy in (row.split(" | ") for row in table("gpumon.collect", "fatal_xids"))
 }
 """The Xids that a device does not survive, with the problem that the device shows from then on."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from pkgutil import get_data
 from typing import Final, NamedTuple
 
 from gpumon.errors.answer import LogAnswer
@@ -16,20 +17,7 @@ from gpumon.present.paint.line import Line, Role, Span, clipped, line, wrapped
 HINT: Final = (
     " Paste a log or a traceback: how it ended, why, and what to do. Or choose an error; / searches all of them."
 )
-SAMPLE: Final = (
-    "Traceback (most recent call last):\n"
-    '  File "/home/ana/train.py", line 96, in <module>\n'
-    "    main()\n"
-    '  File "/home/ana/train.py", line 71, in main\n'
-    "    loss = model(batch).mean()\n"
-    "           ^^^^^^^^^^^^\n"
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 139.81 GiB "
-    "of which 3.12 GiB is free. Process 4242 has 120.50 GiB memory in use. Including non-PyTorch memory, this process "
-    "has 16.10 GiB memory in use. Of the allocated memory 12.00 GiB is allocated by PyTorch, and 3.50 GiB is reserved "
-    "by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
-    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management "
-    " (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)\n"
-)
+SAMPLE: Final = (get_data(__package__, "sample_error.txt") or b"").decode()
 """A pasted error, for the self-test and its screenshot."""
 _ROLES: Final = {AnswerRole.CODE: Role.ACCENT, AnswerRole.NOTE: Role.DIM}
 _MAX_CACHED_TEXTS: Final = 256

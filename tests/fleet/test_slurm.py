@@ -125,38 +125,7 @@ def test_an_answer_without_end_is_a_sentence(squeue: Callable[[str], None], monk
         read_jobs()
 
 
-DETAILS = """\
-JobId=4711 JobName=train
-   UserId=ada(1001) GroupId=users(100) MCS_label=N/A
-   RunState=RUNNING Reason=None Dependency=(null)
-   RunTime=02:13:00 TimeLimit=1-00:00:00 TimeMin=N/A
-   Partition=gpu AllocNode:Sid=login1:4242
-   ReqNodeList=(null) ExcNodeList=(null)
-   NodeList=gpu[01-03]
-   BatchHost=gpu01
-   NumNodes=3 NumCPUs=64 NumTasks=3 CPUs/Task=16 ReqB:S:C:T=0:0:*:*
-   TRES=cpu=64,mem=512G,node=3,billing=64,gres/gpu=8,gres/gpu:h100=8
-   Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*
-   JOB_GRES=gpu:h100:8
-     Nodes=gpu[01-02] CPU_IDs=0-15 Mem=174763 GRES=gpu:h100:2(IDX:3,6)
-     Nodes=gpu03 CPU_IDs=0-31 Mem=174763 GRES=gpu:h100:4(IDX:0-1,4-5),nvme:1
-   Command=/home/ada/train.sh
-
-JobId=4799 ArrayJobId=4711 ArrayTaskId=7 JobName=part
-   UserId=ada(1001) GroupId=users(100) MCS_label=N/A
-   RunState=RUNNING Reason=None Dependency=(null)
-   Partition=gpu AllocNode:Sid=login1:4242
-   NodeList=cortex-08
-   TRES=cpu=1,mem=8G,node=1,billing=1,gres/gpu=1
-     Nodes=cortex-08 CPU_IDs=20 Mem=8192 GRES=gpu(IDX:5)
-
-JobId=4800 ArrayJobId=4711 ArrayTaskId=8-20 JobName=part
-   UserId=ada(1001) GroupId=users(100) MCS_label=N/A
-   RunState=PENDING Reason=Priority Dependency=(null)
-   Partition=gpu AllocNode:Sid=login1:4242
-   NodeList=(null)
-   ReqTRES=cpu=1,mem=8G,node=1,billing=1,gres/gpu=1
-"""
+DETAILS = Path(__file__).with_name("scontrol_jobs.txt").read_text()
 """Of ``scontrol show job -d``: a job of Slurm 22, one of an array of Slurm 19, and one that waits."""
 
 

@@ -35,55 +35,12 @@ def bundle(tmp_path: Path, result: Facts) -> tuple[str, Removed]:
     return file.read_text(), removed
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("ada@node7 in /home/ada/runs", "<user 1>@<host 1> in ~/runs"),
-        ("ada_cache node7.example.org", "<user 1>_cache <host 1>"),
-        ("adamant nodes, joined by root on Ubuntu", "adamant nodes, joined by root on Ubuntu"),
-        (f"{UUID} and {UUID.upper()}", "<UUID 1> and <UUID 1>"),
-        ("10.0.0.7 and 10.0.0.8, 10.0.0.7.", "<address 1> and <address 2>, <address 1>."),
-        ("ip=10.0.0.7::10.0.0.1:255.0.0.0:jo", "ip=<address 1>::<address 2>:<address 3>:<user 1>"),
-        ("127.0.0.1, 0.0.0.0, ::1", "127.0.0.1, 0.0.0.0, ::1"),
-        ("fe80::1ff:fe23:4567:890a 52:54:00:12:34:56", "<address 2> <address 1>"),
-        ("0000:1b:00.0 00000000:1B:00.0 at 12:30:45", "0000:1b:00.0 00000000:1B:00.0 at 12:30:45"),
-        ("nvidia-cublas-cu12==12.8.4.1 libcublas.so.12.8.4.1", "nvidia-cublas-cu12==12.8.4.1 libcublas.so.12.8.4.1"),
-        ("driver 580.95.05, CUDA 13.0", "driver 580.95.05, CUDA 13.0"),
-        ('"serial": "1654922006536"', '"serial": "<serial number 1>"'),
-        ("Serial Number : 0325-AB", "Serial Number : <serial number 1>"),
-        ("https://u:pa55@intranet/x", "https://<secret>@<host 1>/x"),
-        ("c10d://login01.corp.example.com:29500", "c10d://<host 1>:29500"),
-        ("tcp://10.0.0.7:29500", "tcp://<address 1>:29500"),
-        ("see https://download.pytorch.org/whl/cu130", "see https://download.pytorch.org/whl/cu130"),
-        ("joined gpu4.lab.example.edu.", "joined <host 1>."),
-        ("torch.cuda.memory and torch.cuda.is_available()", "torch.cuda.memory and torch.cuda.is_available()"),
-        ("/data/users/jdoe:/net/alice.smith/lib", "/data/users/<name 1>:/net/<name 2>/lib"),
-        ("file:///scratch/jdoe/x", "file:///scratch/<name 1>/<name 2>"),
-        ("/opt/venv/lib/python3.12/site-packages/torch", "/opt/venv/lib/python3.12/site-packages/torch"),
-        ("/usr/local/cuda-13.0/lib64 at 63.0 GB/s", "/usr/local/cuda-13.0/lib64 at 63.0 GB/s"),
-        ("~/runs/acme-llm", "~/runs/<name 1>"),
-        ("0::/user.slice/user-1000.slice/session-3.scope", "0::/user.slice/user-1000.slice/session-3.scope"),
-        ("docker-" + "ab12" * 16, "docker-<identifier 1>"),
-        ("hf_abcdefghijklmnop token", "<secret> token"),
-        ("who@example.org", "<address 1>"),
-        ("pip: jdoe:hunter2@pypi.corp.example.com/simple", "pip: <secret>@<host 1>/simple"),
-        ("proxy=jdoe:p@55@proxy:3128 image:tag@sha256:ab12", "proxy=<secret>@<host 1>:3128 image:tag@sha256:ab12"),
-        ("https://hunter2@github.com/x?sig=hunter2", "https://<secret>@github.com/x?sig=<secret>"),
-        ("https://hooks.slack.com/services/T1/B2/hunter2", "https://<host 1>/<secret>"),
-        ("t.py --token hunter2 --api-key=hunter2 --x 3", "t.py --token <secret> --api-key=<secret> --x 3"),
-        ('["--hf-token", "hunter2", "--tokens", "5"]', '["--hf-token", "<secret>", "--tokens", "5"]'),
-        ("WANDB_API_KEY=hunter2 x", "WANDB_API_KEY=<secret> x"),
-        ("AWS_SECRET_ACCESS_KEY='hunter2'", "AWS_SECRET_ACCESS_KEY='<secret>'"),
-        ("wandb: API key: hunter2, password: hunter2;", "wandb: API key: <secret>, password: <secret>;"),
-        ("Authorization: Bearer hunter2", "Authorization: Bearer <secret>"),
-        (r'{"a": "\"password\": \"hunter2\""}', r'{"a": "\"password\": \"<secret>\""}'),
-        ("tokens=5 max_tokens: 512 --tokenizer x key_heads: 8", "tokens=5 max_tokens: 512 --tokenizer x key_heads: 8"),
-    ],
-)  # fmt: skip
-def test_texts(text: str, shown: str) -> None:
-    redactor = Redactor(users=["ada", "jo", "root", "ubuntu"], hosts=["node7.example.org"], homes=["/home/ada"])
-    assert redactor.text(text) == shown
-    assert bool(redactor.removed) == (text != shown)
+def test_texts() -> None:
+    for row in Path(__file__).with_name("redacted_texts.txt").read_text().splitlines():
+        text, _, shown = row.partition(" => ")
+        redactor = Redactor(users=["ada", "jo", "root", "ubuntu"], hosts=["node7.example.org"], homes=["/home/ada"])
+        assert redactor.text(text) == shown
+        assert bool(redactor.removed) == (text != shown)
 
 
 @pytest.mark.parametrize(

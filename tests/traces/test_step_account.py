@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.core.step_classes import COMMUNICATION, GPU_CLASSES, MEMORY, OTHER_COMPUTE, SIMT, TENSOR
+from gpumon.core import step_classes
+from gpumon.core.step_classes import GPU_CLASSES
 from gpumon.traces.kinds import kernel_class
 from gpumon.traces.model import Trace, decode, encode
 from tests.traces.maker import (
@@ -141,37 +142,10 @@ def test_the_range_over_all_steps() -> None:
     assert (tensor.min_ns, tensor.time_ns, tensor.max_ns) == (200_000, 200_000, 230_000)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", TENSOR),
-        ("nvjet_tst_128x256_64x4_2x1_v_bz_coopA_TNT", TENSOR),
-        ("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>", TENSOR),
-        ("void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_16x4_nn_align4>", TENSOR),
-        ("sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize32x32x64_stage4_warpsize2x2x1_tensor16x8x8", TENSOR),
-        ("fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention)", TENSOR),
-        ("nvjet_sm90_sss_mma_128x64x32", TENSOR),
-        ("void at::native::GammaBetaBackwardCUDAKernelTemplate<float, float, 64>", MEMORY),
-        (
-            "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::FusedOptimizerTensorList>",
-            MEMORY,
-        ),
-        ("volta_sgemm_128x64_nt", SIMT),
-        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x256_8x4_nn_align1>", SIMT),
-        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_stage3_ffma_aligna4", SIMT),
-        ("void implicit_convolve_sgemm<float, float, 128, 5, 5, 3, 3, 3, 1, false>", SIMT),
-        ("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>", MEMORY),
-        ("void cuApplyLayerNorm_layer_norm_kernel", MEMORY),
-        ("triton_poi_fused_add_gelu_3", MEMORY),
-        ("void gemv2T_kernel_val<int, int, float, float>", MEMORY),
-        ("multi_tensor_apply_kernel<FusedAdam>", MEMORY),
-        ("ncclKernel_AllReduce_RING_LL_Sum_float", COMMUNICATION),
-        ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL", COMMUNICATION),
-        ("my_own_kernel(float*)", OTHER_COMPUTE),
-    ],
-)
-def test_classes_of_kernels(name: str, expected: str) -> None:
-    assert kernel_class(name) == expected
+def test_classes_of_kernels() -> None:
+    for row in Path(__file__).with_name("kernels.txt").read_text().splitlines():
+        expected, _, name = row.partition(" ")
+        assert kernel_class(name) == getattr(step_classes, expected), name
 
 
 def test_steps_of_the_optimizer() -> None:

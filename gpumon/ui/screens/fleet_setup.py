@@ -1,6 +1,7 @@
 """How a fleet is added: hosts that are typed here, or what the configuration file names."""
 
 from collections.abc import Sequence
+from pkgutil import get_data
 from typing import ClassVar, Final
 
 from textual import on
@@ -14,19 +15,7 @@ from gpumon.ui.messages import HostsAdded
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.widgets.footer import Footer
 
-_TEXT: Final = """\
-Type the names of hosts as for ssh, separated by commas, and press enter:
-gpumon reads their GPUs through ssh while it is open. ssh must work without
-a password; gpumon need not be installed there.
-
-To keep them, or to read a Prometheus server, add to config.toml:
-
-  [fleet]
-  hosts = "box01,box02"
-  # or: prometheus = "http://prometheus:9090"
-
-The same for one start: gpumon fleet --hosts box01,box02
-"""
+_TEXT: Final = (get_data(__package__, "fleet_setup.txt") or b"").decode()
 
 
 class FleetSetupScreen(ViewScreen[None]):
