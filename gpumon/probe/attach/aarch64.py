@@ -1,4 +1,4 @@
-"""What gpumon needs to know of aarch64, as `gpumon.probe.attach.x86_64` does; it has not run on such a host yet.
+"""What gpumon needs to know of aarch64, as `gpumon.probe.attach.x86_64` does; it has run in an emulator only.
 
 The return address is in a register. The kernel rewinds an interrupted system call before a tracer sees the registers.
 The registers of SVE are not part of the frame yet.
