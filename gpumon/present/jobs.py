@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpumon.core.text import ELLIPSIS
+from gpumon.core.text_table import table
 from gpumon.core.units import MISSING, counted, duration_text, gibibytes_text, number_text, short_time_text
 from gpumon.health.alerts import ranges_text
 from gpumon.operations.training_jobs.report import TrainingJobReport, TrainingJobState
@@ -13,14 +14,7 @@ from gpumon.present.paint.table import Column
 from gpumon.session.view_state import ViewState
 
 _STATE_TEXTS: Final = {
-    TrainingJobState.RUNNING: "● running",
-    TrainingJobState.SLOW: "! slow",
-    TrainingJobState.WAITING_FOR_DATA: "… waits for data",
-    TrainingJobState.HANGING: "x hangs",
-    TrainingJobState.UNDECIDED: "? no progress",
-    TrainingJobState.FINISHED: "■ finished",
-    TrainingJobState.STARTING: "○ starting",
-    TrainingJobState.UNKNOWN: "– unknown",
+    TrainingJobState[state]: text for state, _, text in (row.partition(" ") for row in table(__package__, "job_states"))
 }
 _STATE_ROLES: Final = {
     TrainingJobState.RUNNING: Role.ACCENT,
