@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -20,6 +20,7 @@ _BOILERPLATE: Final = sign("boilerplate")
 """Parts of sentences that say how to debug or to report an error, or what is better not done."""
 _OWN_MODULE: Final = sign("own module")
 """Names that programs give to their own modules, and packages do not have."""
+_ERROR: Final = sign("error word")
 _SENTENCE: Final = lazy_pattern(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
 _MAX_QUOTE: Final = 240
 _ROW: Final = lazy_pattern(
@@ -73,7 +74,7 @@ def steps_without_entry(root: LogFailure, ignored: Sequence[Notice], quoted: Seq
     return [_filled(advice, values), *quoted] if is_exact else [*quoted, _filled(advice, values)]
 
 
-def _of_report(root: LogFailure, ignored: Iterable[Notice]) -> Advice:
+def _of_report(root: LogFailure, ignored: Sequence[Notice]) -> Advice:
     """What to do about the error of a compiler, an installer, a scheduler, a test or a command line."""
     titles = (*(line.text for line in root.around), *(notice.title for notice in ignored))
     tests = (match.groupdict("") for text in titles if (match := _FAILED_TEST.search(text)) is not None)
@@ -84,6 +85,9 @@ def _of_report(root: LogFailure, ignored: Iterable[Notice]) -> Advice:
         values = known if match is None else {**known, **match.groupdict()}
         if match is not None and _has_all(advice, values):
             return _filled(advice, values)
+    first = next((notice for notice in ignored if notice.match is None and _ERROR.is_in(notice.title)), None)
+    if first is not None:
+        return Advice(f"Correct what line {first.line:,} reports, the first error: {first.title.strip()[:_MAX_QUOTE]}")
     return Advice(f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause.")
 
 

@@ -13,6 +13,7 @@ from gpumon.errors.entry import Fix
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory_cause import MemoryCause
 from gpumon.errors.memory_message import MemoryMessage
+from gpumon.errors.raised import EXCEPTION
 from gpumon.errors.ranks import comparison
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, NumberedLine
 from gpumon.errors.relations import may_lead_to, shares_name
@@ -213,8 +214,12 @@ def _said_near(root: LogFailure, reading: LogReading) -> str:
         said = [NumberedLine(item.line, item.text) for item in raised if item.line > root.line][:1]
     else:
         near = () if root.name == "KeyboardInterrupt" else root.around
-        above = (line for line in near if line.number < (root.first_line or root.line))
+        above = [line for line in near if line.number < (root.first_line or root.line)]
         said = [line for line in above if signs.says_why(line.text, root.text)][-1:]
+        other = EXCEPTION.match(said[0].text) if said and not root.is_linked else None
+        said = (
+            said if other is None or other[1] == "Error" else []
+        )  # another exception, which this one is not linked to
     return "".join(f"line {number:,} says: {text.strip()[:_MAX_SAID]}" for number, text in said)
 
 

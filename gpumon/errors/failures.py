@@ -23,6 +23,8 @@ _MAX_LINES_PER_SIGN: Final = 512
 """Lines per block and sign that are examined, from the end."""
 _LINES_BEFORE: Final = 8
 _LINES_AFTER: Final = 4
+_LINES_ABOVE: Final = 5
+"""Lines above a traceback, from the last one of an exception that caused this one."""
 _FAILED_TESTS, _ANNOUNCES, _METRIC = signs.sign("failed tests"), signs.sign("announces"), signs.sign("metric")
 _ITEM: Final = signs.sign("item of a loop")
 
@@ -95,7 +97,7 @@ def with_surroundings(failure: LogFailure, block: LogBlock, position: int) -> Lo
     rank_rows = rows.of_rank(row)  # the lines of the same rank
     if failure.raised is not None:  # those of its traceback are known
         first -= failure.raised.row - failure.raised.first_row
-    before = range(max(rank_rows.start, first - _LINES_BEFORE), first)
+    before = range(max(rank_rows.start, first - (_LINES_BEFORE if failure.raised is None else _LINES_ABOVE)), first)
     near = chain(before, range(row, min(rank_rows.stop, row + _LINES_AFTER + 1)))
     around = () if failure.matches else tuple(numbered(block, rows.positions[other]) for other in near)
     return replace(failure, timestamp=timestamp_at(block, position), around=around)

@@ -21,12 +21,12 @@ _MAX_ORDINARY: Final = {FailureKind.LOGGED: 40, FailureKind.REPORTED: 40, Failur
 """Ordinary lines after which an error that is only a line of text was not the end."""
 _MAX_BEHIND_CAUGHT: Final = 40
 """Lines behind an exception that a program caught and printed, after which it goes on whatever they say."""
-INFORMATION_WEIGHT: Final = 25
+_INFORMATION_WEIGHT: Final = 25
 """How many ordinary lines a line of a logger counts."""
 _MIN_UNBUFFERED: Final = 10
 _OF_WARNING: Final = 5
 """How many lines of a logger a warning of Python counts."""
-_PYTHON_WARNING, _AFTER_CRASH = signs.sign("python warning"), signs.sign("after crash")
+_AFTER_CRASH: Final = signs.sign("after crash")
 _COMMAND_LINE, _TOOL = signs.sign("command line"), signs.sign("tool")
 _MAX_BEHIND_TOOL: Final = 3
 """Ordinary lines behind what a tool of a shell says; the script goes on with its next line."""
@@ -97,7 +97,7 @@ class OutputBehind:
         if not _AFTER_CRASH.is_in(line):
             self.lines += 1
             self.written += len(line)
-            self.unbuffered += _OF_WARNING if _PYTHON_WARNING.is_in(line) else signs.is_information(line)
+            self.unbuffered += _OF_WARNING if signs.is_python_warning(line) else signs.is_information(line)
 
 
 def _max_ordinary(failure: LogFailure) -> float:
@@ -158,9 +158,11 @@ class OpenFailures:
         if before <= _BUFFERED_BY_RANKS < self._output.written and self.is_going_on():
             self.survive(bool)
 
-    def ordinary(self, rank: int | None, weight: int) -> None:
+    def ordinary(self, line: str, rank: int | None) -> None:
         """Counts a line that is neither progress nor a failure; one of a logger counts several times."""
-        is_over = False
+        if signs.is_python_warning(line):  # of a program that runs, whatever the shell could not run before
+            self.survive(lambda item: item.concerns(rank) and signs.is_of_shell(item.failure.text))
+        is_over, weight = False, _INFORMATION_WEIGHT if signs.is_information(line) else 1
         for lines in self._lines_of(rank):
             lines.ordinary += weight
             is_over |= lines.ordinary > lines.max_ordinary

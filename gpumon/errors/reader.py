@@ -25,7 +25,7 @@ from gpumon.errors.failures import (
 )
 from gpumon.errors.find import ErrorFinder
 from gpumon.errors.match import Match, lines_near, timestamp_at
-from gpumon.errors.open_failures import INFORMATION_WEIGHT, OpenFailure, OpenFailures, ends_process
+from gpumon.errors.open_failures import OpenFailure, OpenFailures, ends_process
 from gpumon.errors.programs import programs_in
 from gpumon.errors.raised import Link, Raised
 from gpumon.errors.ranks import SIGNS, RankWork, with_line
@@ -36,6 +36,8 @@ _MAX_OPEN: Final = 4096
 """Open failures that are kept: those of thousands of ranks, each with its own."""
 _MAX_RUNS: Final = 256
 _MAX_PROCESSES: Final = 64
+_MAX_BEHIND_STOP: Final = 100
+"""Lines behind an interruption from the keyboard from which on an exception is of another start."""
 _MAX_ECHOED: Final = 64
 """Times that the same error of the same rank is read while it is open; after that, it is only counted."""
 _LAST_LINES: Final = 5
@@ -195,6 +197,9 @@ class LogReader:
 
     def _is_of_next_run(self, failure: LogFailure, raised: Raised) -> bool:
         """Whether an exception ends another run: one ended the rank already, and much was printed since."""
+        stopped = (item.failure for item in self._open.items if item.is_uncaught and item.failure.rank == failure.rank)
+        if any(item.name == "KeyboardInterrupt" and failure.line - item.line > _MAX_BEHIND_STOP for item in stopped):
+            return raised.link is Link.NONE
         return (raised.is_uncaught and not failure.is_echo and not failure.is_report) and any(
             item.is_uncaught
             and item.failure.rank == failure.rank
@@ -253,7 +258,7 @@ class LogReader:
         elif (step := signs.progress(line)) is not None:
             self._progress(step, block, position)
         elif not is_indented:
-            self._open.ordinary(rank, INFORMATION_WEIGHT if signs.is_information(line) else 1)
+            self._open.ordinary(line, rank)
 
     def _starts(self, block: LogBlock, position: int) -> bool:
         """Whether a program is started: a shell says so, or a log without ranks begins again with its first lines."""

@@ -80,7 +80,7 @@ _ERROR_LEVEL, _REPORTED, _SHELL, _GOES_ON = sign("error level"), sign("reported"
 _PASSED, _SUCCESS, _ENDING, _INFORMATION = sign("passed tests"), sign("success"), sign("ending"), sign("information")
 _RESTART, _START, _NEGATION, _DONE = sign("restart"), sign("start"), sign("negation"), sign("done")
 _TOOL, _LAST_WORDS, _METRIC, _WHY = sign("tool"), sign("last words"), sign("metric"), sign("why")
-_OUTPUT_BELOW: Final = sign("output below")
+_OUTPUT_BELOW, _PYTHON_WARNING = sign("output below"), sign("python warning")
 _REQUEST, _BAR, _UNIT, _RATE, _LOSS = sign("request"), sign("bar"), sign("unit"), sign("rate"), sign("loss")
 
 
@@ -188,6 +188,11 @@ def restarts(line: str) -> bool:
 def is_last_word(line: str) -> bool:
     """Whether a line reads like what a program says when it gives up: only the end of a log shows that it did."""
     return _LAST_WORDS.is_in(line) and not WARNING.is_in(line) and not is_information(line) and not _METRIC.is_in(line)
+
+
+def is_python_warning(line: str) -> bool:
+    """Whether a line is a warning of Python."""
+    return _PYTHON_WARNING.is_in(line)
 
 
 def is_last(text: str) -> bool:
