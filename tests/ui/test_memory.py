@@ -20,7 +20,7 @@ from gpumon.ui.screens.overview import OverviewScreen
 from gpumon.ui.widgets.line_table import LineTable
 from gpumon.ui.widgets.text_lines import TextLines
 from tests import builders
-from tests.ui.fakes import screen_lines, screen_text
+from tests.ui.fakes import screen_lines, screen_text, until
 from tests.ui.probing import BEGAN, PID, FakeWatcher, gpu, moment, probe, segments, silent, statistics
 from tests.ui.test_snapshots import Compare
 from tests.ui.training import SECONDS, Training, put_cursor, rows_of
@@ -228,7 +228,7 @@ async def test_probes_are_looked_for_late_asked_often_while_shown_and_closed(
         await pilot.pause(0.4)
         assert drawn == [], "there is no frame yet"
         training.stream.put(moment(0.0))
-        await pilot.pause(0.4)
+        await until(pilot, lambda: bool(drawn))
         assert ["H200" in text for text in drawn] == [True], "the first frame is drawn first"
         assert watcher.paces == [1.0]
         await training.press(pilot)

@@ -30,7 +30,7 @@ class FleetSetupScreen(ViewScreen[None]):
     TAB: ClassVar[str] = "Fleet"
     AUTO_FOCUS: ClassVar[str] = "Input"
     DEFAULT_CSS = (
-        "FleetSetupScreen { Static { padding: 1 1; } Input { margin: 0 1; max-width: 76; } #error { height: 2; } }"
+        "FleetSetupScreen { Static { padding: 1 1; } Input { margin: 0 1; max-width: 76; } #error { padding: 0 1; } }"
     )
 
     def __init__(self, hosts: Sequence[str] = ()) -> None:
