@@ -31,13 +31,7 @@ _JOB_VARIABLES: Final = (("slurm", "SLURM_JOB_ID"), ("pbs", "PBS_JOBID"), ("lsf"
 _FRAMEWORKS: Final = [
     (name, re.compile(regex)) for name, regex in (row.split(" | ") for row in table("gpumon.operations", "frameworks"))
 ]
-_FRAMEWORK_VARIABLES: Final = (
-    ("Accelerate", "ACCELERATE_MIXED_PRECISION"),
-    ("DeepSpeed", "DS_ACCELERATOR"),
-    ("Ray", "RAY_JOB_ID"),
-    ("Lightning", "PL_GLOBAL_SEED"),
-    ("torchrun", "TORCHELASTIC_RUN_ID"),
-)
+_FRAMEWORK_VARIABLES: Final = [row.split() for row in table("gpumon.operations", "framework_variables")]
 
 
 class ProcessOrigin(NamedTuple):

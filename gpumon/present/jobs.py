@@ -13,16 +13,9 @@ from gpumon.present.paint.line import Line, Role, Span, clipped, dim_if_missing,
 from gpumon.present.paint.table import Column
 from gpumon.session.view_state import ViewState
 
-_STATE_TEXTS: Final = {
-    TrainingJobState[state]: text for state, _, text in (row.partition(" ") for row in table(__package__, "job_states"))
-}
-_STATE_ROLES: Final = {
-    TrainingJobState.RUNNING: Role.ACCENT,
-    TrainingJobState.SLOW: Role.WARNING,
-    TrainingJobState.WAITING_FOR_DATA: Role.WARNING,
-    TrainingJobState.HANGING: Role.ERROR,
-    TrainingJobState.UNDECIDED: Role.WARNING,
-}
+_STATES: Final = [row.split(" ", 2) for row in table(__package__, "job_states")]
+_STATE_TEXTS: Final = {TrainingJobState[state]: text for state, _, text in _STATES}
+_STATE_ROLES: Final = {TrainingJobState[state]: Role[role] for state, role, _ in _STATES if role != "-"}
 _ATTENTION: Final = (TrainingJobState.HANGING, TrainingJobState.UNDECIDED, TrainingJobState.SLOW)
 """States that the title counts first."""
 _NOT_READ: Final = "Searching for training jobs ..."

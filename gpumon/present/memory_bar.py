@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from string import ascii_uppercase
 from typing import Final, NamedTuple
 
+from gpumon.core.text_table import table
 from gpumon.core.units import bytes_text, counted
 from gpumon.operations.waterfall import MemoryPart, PartKind, Waterfall
 from gpumon.present.paint.bar import Extent, extents
@@ -15,16 +16,7 @@ MARKS: Final = ascii_uppercase
 _MIN_CELLS: Final = 0.5
 """A process with a smaller share of the bar is too small for its own place, unless it is the only one."""
 _GLYPHS: Final = {
-    PartKind.DRIVER_RESERVED: ("▞", Role.DIM),
-    PartKind.CONTEXT: ("▄", Role.PLAIN),
-    PartKind.ALLOCATED: ("█", Role.PLAIN),
-    PartKind.FREED_WAITING: ("▓", Role.PLAIN),
-    PartKind.RELEASABLE: ("░", Role.PLAIN),
-    PartKind.CACHED: ("░", Role.PLAIN),
-    PartKind.FRAGMENTED: ("▚", Role.PLAIN),
-    PartKind.UNPROBED: ("▒", Role.PLAIN),
-    PartKind.UNATTRIBUTED: ("?", Role.WARNING),
-    PartKind.FREE: ("·", Role.DIM),
+    PartKind[kind]: (glyph, Role[role]) for kind, glyph, role in map(str.split, table(__package__, "memory_parts"))
 }
 """The glyph of each kind, and its role where the part belongs to no process."""
 _UNPROBED_GLYPHS: Final = ("▒", "▓")

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
+from gpumon.core.text_table import table
 from gpumon.present.paint.line import Role
 
 MIN_TEXT_CONTRAST: Final = 4.5
@@ -70,18 +71,8 @@ class Palette:
     has_colors: bool = True
 
 
-_TERMINAL_COLORS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(COLOR_NAMES, "ansi_default"),
-    **dict.fromkeys((PRIMARY, "accent", "brand", "load-low", "memory-history", "series-1"), "ansi_cyan"),
-    **dict.fromkeys((SUCCESS, "load-medium", "gpu-history", "series-3"), "ansi_green"),
-    **dict.fromkeys(("warning", "series-2"), "ansi_yellow"),
-    **dict.fromkeys(("error", "series-6"), "ansi_red"),
-    **dict.fromkeys(("activity", "power", "series-5"), "ansi_magenta"),
-    "grid": "ansi_bright_black",
-    "link": "ansi_bright_blue",
-    "temperature": "ansi_bright_cyan",
-    "series-4": "ansi_bright_blue",
-    "series-7": "ansi_bright_magenta",
+_TERMINAL_COLORS: Final[Mapping[str, str]] = dict.fromkeys(COLOR_NAMES, "ansi_default") | {
+    name: color for color, *names in map(str.split, table(__package__, "terminal_colors")) for name in names
 }
 
 
