@@ -94,7 +94,7 @@ def test_what_is_said_if_nobody_knows_the_job(
     with pytest.raises(CommandError, match="and sacct has no job 4711 that you may see"):
         look_up("4711")
     (tmp_path / "sacct").unlink()
-    with pytest.raises(CommandError, match="sacct was not found"):
+    with pytest.raises(CommandError, match="sacct is not installed here"):
         look_up("4711")
     program("squeue", "echo 'squeue: error: Unable to contact slurm controller' >&2; exit 1")
     with pytest.raises(CommandError, match="Unable to contact slurm controller"):
