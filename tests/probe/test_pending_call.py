@@ -213,6 +213,7 @@ def build_later(body, name, *bases, **options):
         while not select.select([sys.stdin], [], [], 0)[0]: pass
     return build(body, name, *bases, **options)
 builtins.__build_class__ = build_later
+sys.modules.pop('threading', None)
 import threading
 while True: pass
 """,
