@@ -110,7 +110,7 @@ class ClientConnection:
         except BlockingIOError:
             return []
         if not data:
-            raise OSError("the client closed the connection")
+            raise ConnectionError("the client closed the connection")
         *lines, self._received = (self._received + data).split(b"\n")
         if len(self._received) > MAX_REQUEST_BYTES:
             raise RequestError("a request is too long")
