@@ -273,6 +273,8 @@ def _bare_exceptions(
             yield from () if item is None else (item,)
             continue
         message, last_end = message_at(rows, row, match.end() - match.start() - 1, row)
+        if match["name"] == "KeyboardInterrupt" and rows.lines[row].endswith(match["name"]):  # it never has one
+            message, last_end = "", row + 1
         name = match["name"] or match["fatal"] or match["cpp"] or ("terminate" if match["thrown"] else "Exception")
         if match["thrown"]:
             message = _WHAT.sub("", message.lstrip())
