@@ -217,9 +217,8 @@ def _said_near(root: LogFailure, reading: LogReading) -> str:
         above = [line for line in near if line.number < (root.first_line or root.line)]
         said = [line for line in above if signs.says_why(line.text, root.text)][-1:]
         other = EXCEPTION.match(said[0].text) if said and not root.is_linked else None
-        said = (
-            said if other is None or other[1] == "Error" else []
-        )  # another exception, which this one is not linked to
+        if other is not None and other[1] != "Error":  # an exception to which this one is not linked
+            said = []
     return "".join(f"line {number:,} says: {text.strip()[:_MAX_SAID]}" for number, text in said)
 
 

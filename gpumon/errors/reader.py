@@ -241,7 +241,7 @@ class LogReader:
 
     def _read_line(self, block: LogBlock, position: int) -> None:
         line, rank = block.lines[position], block.ranks[position]
-        if signs.is_last(self._open.items[-1].failure.text):  # what stands below is older
+        if signs.is_above_output(self._open.items[-1].failure.text):  # what stands below is older
             return
         is_indented = line[0].isspace()
         if not is_indented:

@@ -195,7 +195,7 @@ def is_python_warning(line: str) -> bool:
     return _PYTHON_WARNING.is_in(line)
 
 
-def is_last(text: str) -> bool:
+def is_above_output(text: str) -> bool:
     """Whether a launcher says that a command failed before it prints what the command had printed."""
     return _OUTPUT_BELOW.is_in(text)
 
