@@ -10,7 +10,7 @@ from typing import Final
 from gpumon.core.text_table import table
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.lazy_pattern import lazy_pattern
-from gpumon.errors.raised import LIBRARY, Raised, TracebackFrame
+from gpumon.errors.raised import LIBRARY, TracebackFrame
 from gpumon.errors.reading import LogFailure, Notice
 from gpumon.errors.signs import sign
 
@@ -68,9 +68,9 @@ def steps_without_entry(root: LogFailure, ignored: Sequence[Notice], quoted: Seq
         if crashed is not None and _STARTS_PYTHON.search(crashed[1]) is None:
             return [*quoted, Advice(f"Run the command that crashed alone, with a debugger: {crashed[1][:_MAX_QUOTE]}")]
         return [*quoted, _filled(exit_meaning(root.ended.code)[1], {})]
-    if root.raised is None:
+    if not root.is_raised:
         return [*quoted, _of_report(root, ignored)]
-    advice, values, is_exact = _row(root, root.raised)
+    advice, values, is_exact = _row(root)
     return [_filled(advice, values), *quoted] if is_exact else [*quoted, _filled(advice, values)]
 
 
@@ -99,9 +99,9 @@ def _repeated(root: LogFailure, message: str) -> str:
     return next(others, "")
 
 
-def _values(root: LogFailure, raised: Raised) -> dict[str, str]:
+def _values(root: LogFailure) -> dict[str, str]:
     """What a row of `exceptions.txt` can name."""
-    frame, message = root.frame, raised.first_words
+    raised, frame, message = root.raised, root.frame, root.raised.first_words
     if frame is not None and frame.is_own and frame.code.startswith("raise "):
         message = _repeated(root, message) or message
     place = f"{short_path(frame.file)}:{frame.line}" if frame is not None else "that place"
@@ -138,11 +138,11 @@ def _module_values(message: str, frame: TracebackFrame | None) -> dict[str, str]
     return {"own": module, "root": above.rpartition("/")[0] or "." if has_folder else ".."}
 
 
-def _row(root: LogFailure, raised: Raised) -> tuple[str, Mapping[str, str], bool]:
+def _row(root: LogFailure) -> tuple[str, Mapping[str, str], bool]:
     """The first advice about an exception from this place; all values; whether it is for its class and message."""
-    values = _values(root, raised)
+    raised, values = root.raised, _values(root)
     message = raised.message if values["message"] in raised.message.replace("\n", " ") else values["message"]
-    name, file = raised.name.rpartition(".")[2], "" if raised.raising is None else raised.raising.file
+    name, file = raised.class_name, "" if raised.raising is None else raised.raising.file
     words, is_open = f"{message}\n{values['code']}".lower(), True
     for line in table("gpumon.errors", "exceptions"):
         head, _, rest = line.partition(" ")

@@ -95,9 +95,8 @@ def with_surroundings(failure: LogFailure, block: LogBlock, position: int) -> Lo
     rows = block.by_rank
     row = first = rows.rows[position]
     rank_rows = rows.of_rank(row)  # the lines of the same rank
-    if failure.raised is not None:  # those of its traceback are known
-        first -= failure.raised.row - failure.raised.first_row
-    before = range(max(rank_rows.start, first - (_LINES_BEFORE if failure.raised is None else _LINES_ABOVE)), first)
+    first -= failure.raised.row - failure.raised.first_row  # those of its traceback are known
+    before = range(max(rank_rows.start, first - (_LINES_ABOVE if failure.is_raised else _LINES_BEFORE)), first)
     near = chain(before, range(row, min(rank_rows.stop, row + _LINES_AFTER + 1)))
     around = () if failure.matches else tuple(numbered(block, rows.positions[other]) for other in near)
     return replace(failure, timestamp=timestamp_at(block, position), around=around)

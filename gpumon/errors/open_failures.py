@@ -63,12 +63,12 @@ class OpenFailure:
     @property
     def is_uncaught(self) -> bool:
         """Whether it is an exception that ended its process, as far as its form shows."""
-        return self.failure.raised is not None and self.failure.raised.is_uncaught
+        return self.failure.raised.is_uncaught
 
     @property
     def is_caught(self) -> bool:
         """Whether it is an exception that did not end its process, as far as its form shows."""
-        return self.failure.raised is not None and not self.failure.raised.is_uncaught
+        return self.failure.is_raised and not self.is_uncaught
 
     def concerns(self, rank: int | None) -> bool:
         """Whether a line of a rank says something about it; lines without a rank may be of any."""
@@ -144,10 +144,13 @@ class OpenFailures:
             self._lines.clear()
         behind = self._lines.setdefault(failure.rank, LinesBehind())
         limit = behind.ordinary + _max_ordinary(failure)
-        behind.max_ordinary = min(behind.max_ordinary, limit)
-        self.items.append(OpenFailure(failure, offset, key, behind, limit, behind.written))
-        self.has_ended |= self.items[-1].ends
-        self.may_start |= self.has_ended or failure.kind is FailureKind.RAISED
+        self._keep_open(OpenFailure(failure, offset, key, behind, limit, behind.written))
+
+    def _keep_open(self, item: OpenFailure) -> None:
+        self.items.append(item)
+        self.has_ended |= item.ends
+        self.may_start |= item.ends or item.failure.is_raised
+        item.lines.max_ordinary = min(item.lines.max_ordinary, item.max_ordinary)
 
     def count(self, line: str, rank: int | None) -> None:
         """Counts what is printed behind failures."""
@@ -177,13 +180,12 @@ class OpenFailures:
     def is_going_on(self) -> bool:
         """Whether a program printed more behind the last failure than one that ends does."""
         failures, output = [item.failure for item in self.items], self._output
-        is_caught = bool(failures) and failures[-1].raised is not None and not self.has_ended
+        is_caught = bool(failures) and failures[-1].is_raised and not self.has_ended
         if output.written > self.buffered or (is_caught and output.lines > _MAX_BEHIND_CAUGHT):
             return not any(ends_process(failure) or failure.is_report for failure in failures)
         if output.unbuffered < _MIN_UNBUFFERED or self._ranks:
             return False
-        raised = [failure.raised for failure in failures if not signs.is_of_shell(failure.text)]
-        return all(item is not None and item.is_of_script for item in raised)
+        return all(failure.raised.is_of_script for failure in failures if not signs.is_of_shell(failure.text))
 
     def survive(self, is_survived: Callable[[OpenFailure], bool]) -> None:
         """Closes the failures that the run survived."""
@@ -195,17 +197,13 @@ class OpenFailures:
             if is_survived(item):
                 self.counts.pop(item.key, None)
                 self.keep(item.failure)
-                continue
-            self.items.append(item)
-            self.has_ended |= item.ends
-            self.may_start |= self.has_ended or item.failure.kind is FailureKind.RAISED
-            item.lines.max_ordinary = min(item.lines.max_ordinary, item.max_ordinary)
+            else:
+                self._keep_open(item)
 
     def come_back(self, rank: int | None, raised: Raised) -> None:
         """Closes exceptions that the program caught, if it came to their outermost line again, as another one shows."""
         caught = [item for item in self.items if item.failure.rank == rank and item.is_caught]
-        entries = [item.failure.raised.entry for item in caught if item.failure.raised is not None]
-        if raised.entry is not None and raised.entry in entries:
+        if raised.entry is not None and raised.entry in [item.failure.raised.entry for item in caught]:
             self.survive(lambda item: item.is_caught and item.failure.rank == rank)
 
     def keep(self, failure: LogFailure) -> None:

@@ -83,12 +83,19 @@ class Raised(NamedTuple):
     is_of_test: bool = False
 
     @property
+    def class_name(self) -> str:
+        """The class, without its module."""
+        return self.name.rpartition(".")[2]
+
+    @property
     def first_words(self) -> str:
         """The first line of the message, with the next one if it only announces that, such as how many were found."""
         first, *more = self.message.split("\n")
         return " ".join([first, *map(str.strip, more[:1])]) if first.endswith((":", " found.")) else first
 
 
+NOT_RAISED: Final = Raised("", "", 0, 0, 0)
+"""What stands for the exception of a failure that is none."""
 CLASS: Final = (
     r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|SystemExit|Timeout|TimeoutExpired|Failure|OutOfMemory"
     r"|NotFound|Unsupported|Violation)"

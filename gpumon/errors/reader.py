@@ -27,7 +27,6 @@ from gpumon.errors.find import ErrorFinder
 from gpumon.errors.match import Match, lines_near, timestamp_at
 from gpumon.errors.open_failures import OpenFailure, OpenFailures, ends_process
 from gpumon.errors.programs import programs_in
-from gpumon.errors.raised import Link, Raised
 from gpumon.errors.ranks import SIGNS, RankWork, with_line
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, Run
 from gpumon.errors.scan import LogBlock, blocks
@@ -98,21 +97,18 @@ class LogReader:
         failures = [item.failure for item in self._open.items]
         if self._reading.ranks or any(item.is_report or item.is_echo or item.ended is not None for item in failures):
             return
-        raised = [(number, item.raised) for number, item in enumerate(failures) if item.raised is not None]
-        ends = [number for number, item in raised if item.is_uncaught and item.is_of_script]
-        for start in [number for number in ends[1:] if not failures[number].is_linked]:
-            later = self._open.items[start - len(failures) :]
-            del self._open.items[start - len(failures) :]
-            self._restart(later[0].failure.first_line)
+        ends = [item for item in self._open.items if item.is_uncaught and item.failure.raised.is_of_script]
+        for end in [item for item in ends[1:] if not item.failure.is_linked]:
+            start = self._open.items.index(end)
+            self._open.items, later = self._open.items[:start], self._open.items[start:]
+            self._restart(end.failure.first_line)
             self._open.items = later
 
     def _last_words(self) -> list[LogFailure]:
         """A line at the end that reads like what a program says when it gives up."""
         known, lines = {notice.line for notice in self._notices.values()}, self._reading.last_lines
         said = (line for line in lines[-_LAST_WORDS:] if line.number not in known and signs.is_last_word(line.text))
-        first = next(said, None)
-        named = () if first is None else ((FailureKind.REPORTED, first.number, first.text),)
-        return [LogFailure(*name, around=tuple(lines)) for name in named]
+        return [LogFailure(FailureKind.REPORTED, *line, around=tuple(lines)) for line in islice(said, 1)]
 
     def _hang(self) -> Match | None:
         """The error at whose message the log stops, if it does."""
@@ -173,34 +169,33 @@ class LogReader:
     def _fail(self, failure: LogFailure, block: LogBlock, position: int, place: int) -> None:
         """Adds a failure, whose first line and the one that names it are given, to those that are open."""
         self._open.fail()
-        name = failure.raised.name if failure.raised else ""
-        known = failure.match.error.id if failure.match else failure.text[:80].translate(_NO_DIGITS)
-        key = (failure.kind, name, known, failure.rank)
-        count, raised = self._open.counts[key], failure.raised
+        raised, known = failure.raised, failure.text[:80].translate(_NO_DIGITS)
+        key = (failure.kind, raised.name, failure.match.error.id if failure.match else known, failure.rank)
+        count = self._open.counts[key]
         self._open.counts[key] += 1
         is_continued = bool(count) and failure.kind is FailureKind.KNOWN and self._continues(failure)
         if is_continued or count >= _MAX_ECHOED or len(self._open.items) >= _MAX_OPEN:
             return
-        if raised is not None and raised.is_caught:
+        if raised.is_caught:
             before = block.lines[max(0, position - _MAX_LINES_BEFORE) : position]
             is_late = failure.first_line > _MAX_PASTED_LINES and _IGNORED.is_in("".join(before[-2:]))
             if is_late or any(signs.progress(line) is not None for line in before):  # it worked, and goes on
                 self._open.keep(failure)
                 return
-        if raised is not None and self._is_of_next_run(failure, raised):
+        if self._is_of_next_run(failure):
             self._restart(failure.first_line)
-        if raised is not None and not raised.is_uncaught and not failure.is_echo and raised.link is Link.NONE:
+        if failure.is_raised and not (raised.is_uncaught or failure.is_echo or failure.is_linked):
             self._open.come_back(failure.rank, raised)
         if not self._open.items and failure.kind not in {FailureKind.LOGGED, FailureKind.REPORTED}:
             self._look_back(block, position)
         self._open.add(with_surroundings(failure, block, place), self._offset(block, position), key)
 
-    def _is_of_next_run(self, failure: LogFailure, raised: Raised) -> bool:
+    def _is_of_next_run(self, failure: LogFailure) -> bool:
         """Whether an exception ends another run: one ended the rank already, and much was printed since."""
         stopped = (item.failure for item in self._open.items if item.is_uncaught and item.failure.rank == failure.rank)
         if any(item.name == "KeyboardInterrupt" and failure.line - item.line > _MAX_BEHIND_STOP for item in stopped):
-            return raised.link is Link.NONE
-        return (raised.is_uncaught and not failure.is_echo and not failure.is_report) and any(
+            return failure.is_raised and not failure.is_linked
+        return (failure.raised.is_uncaught and not failure.is_echo and not failure.is_report) and any(
             item.is_uncaught
             and item.failure.rank == failure.rank
             and item.lines.written - item.written_before > self._open.buffered
@@ -292,7 +287,7 @@ class LogReader:
     def _goes_on(self, item: OpenFailure, step: signs.WorkLine, block: LogBlock, position: int, offset: int) -> bool:
         """Whether progress shows that a failure did not end its process."""
         failure = item.failure
-        is_next = failure.raised is not None and item.lines.written - item.written_before <= len(block.lines[position])
+        is_next = failure.is_raised and item.lines.written - item.written_before <= len(block.lines[position])
         if step.key == signs.DONE and (is_next or ends_process(failure)):  # what only says that the program is done
             return False
         if failure.rank is not None and block.ranks[position] is None and item.progress < _MIN_PROGRESS_OF_OTHERS:
