@@ -26,7 +26,7 @@ _INFORMATION_WEIGHT: Final = 25
 _MIN_UNBUFFERED: Final = 10
 _OF_WARNING: Final = 5
 """How many lines of a logger a warning of Python counts."""
-_AFTER_CRASH: Final = signs.sign("after crash")
+_AFTER_CRASH, _PYTHON_WARNING = signs.sign("after crash"), signs.sign("python warning")
 _COMMAND_LINE, _TOOL = signs.sign("command line"), signs.sign("tool")
 _MAX_BEHIND_TOOL: Final = 3
 """Ordinary lines behind what a tool of a shell says; the script goes on with its next line."""
@@ -52,13 +52,17 @@ class OpenFailure:
     """A failure that the run has not survived so far."""
 
     failure: LogFailure
-    offset: int
     key: tuple[object, ...]
     lines: LinesBehind
     max_ordinary: float
     written_before: int
     progress: int = 0
     logged: int = 0
+
+    @property
+    def written(self) -> int:
+        """Characters behind it that may be of its rank."""
+        return self.lines.written - self.written_before
 
     @property
     def is_uncaught(self) -> bool:
@@ -78,26 +82,6 @@ class OpenFailure:
     def ends(self) -> bool:
         """Whether it ended the program, so that what is started now is another run."""
         return self.failure.kind is FailureKind.ENDED or self.is_uncaught or _COMMAND_LINE.is_in(self.failure.text)
-
-
-@dataclass(slots=True)
-class OutputBehind:
-    """What is printed behind the last failure, apart from stacks of a crash.
-
-    Attributes:
-        unbuffered: Lines of loggers, and warnings of Python: if a script had ended, another one wrote them.
-    """
-
-    lines: int = 0
-    written: int = 0
-    unbuffered: int = 0
-
-    def add(self, line: str) -> None:
-        """Counts a line."""
-        if not _AFTER_CRASH.is_in(line):
-            self.lines += 1
-            self.written += len(line)
-            self.unbuffered += _OF_WARNING if signs.is_python_warning(line) else signs.is_information(line)
 
 
 def _max_ordinary(failure: LogFailure) -> float:
@@ -127,24 +111,22 @@ class OpenFailures:
         self.has_ended = self.may_start = False
         self._ranks = ranks
         self._lines: dict[int | None, LinesBehind] = {}
-        self._output = OutputBehind()
+        self.output: Counter[str] = Counter()
+        """What is printed behind the last failure, apart from stacks of a crash: lines, characters, and what is not
+        buffered (lines of loggers, and warnings of Python): if a script had ended, another one wrote that."""
 
     @property
     def buffered(self) -> int:
         """Characters that may stand in buffers when a process ends."""
         return _BUFFERED_BY_RANKS if self._ranks else _BUFFERED_CHARACTERS
 
-    def fail(self) -> None:
-        """Counts what is printed behind the last failure from here on."""
-        self._output = OutputBehind()
-
-    def add(self, failure: LogFailure, offset: int, key: tuple[object, ...]) -> None:
+    def add(self, failure: LogFailure, key: tuple[object, ...]) -> None:
         """Adds a failure."""
         if not self.items:
             self._lines.clear()
         behind = self._lines.setdefault(failure.rank, LinesBehind())
         limit = behind.ordinary + _max_ordinary(failure)
-        self._keep_open(OpenFailure(failure, offset, key, behind, limit, behind.written))
+        self._keep_open(OpenFailure(failure, key, behind, limit, behind.written))
 
     def _keep_open(self, item: OpenFailure) -> None:
         self.items.append(item)
@@ -156,14 +138,17 @@ class OpenFailures:
         """Counts what is printed behind failures."""
         for lines in self._lines_of(rank):
             lines.written += len(line)
-        before = self._output.written
-        self._output.add(line)
-        if before <= _BUFFERED_BY_RANKS < self._output.written and self.is_going_on():
+        if _AFTER_CRASH.is_in(line):
+            return
+        unbuffered = _OF_WARNING if _PYTHON_WARNING.is_in(line) else signs.is_information(line)
+        self.output.update(lines=1, characters=len(line), unbuffered=unbuffered)
+        is_much = self.output["characters"] - len(line) <= _BUFFERED_BY_RANKS < self.output["characters"]
+        if is_much and self.is_going_on():
             self.survive(bool)
 
     def ordinary(self, line: str, rank: int | None) -> None:
         """Counts a line that is neither progress nor a failure; one of a logger counts several times."""
-        if signs.is_python_warning(line):  # of a program that runs, whatever the shell could not run before
+        if _PYTHON_WARNING.is_in(line):  # of a program that runs, whatever the shell could not run before
             self.survive(lambda item: item.concerns(rank) and signs.is_of_shell(item.failure.text))
         is_over, weight = False, _INFORMATION_WEIGHT if signs.is_information(line) else 1
         for lines in self._lines_of(rank):
@@ -179,11 +164,11 @@ class OpenFailures:
 
     def is_going_on(self) -> bool:
         """Whether a program printed more behind the last failure than one that ends does."""
-        failures, output = [item.failure for item in self.items], self._output
+        failures, output = [item.failure for item in self.items], self.output
         is_caught = bool(failures) and failures[-1].is_raised and not self.has_ended
-        if output.written > self.buffered or (is_caught and output.lines > _MAX_BEHIND_CAUGHT):
+        if output["characters"] > self.buffered or (is_caught and output["lines"] > _MAX_BEHIND_CAUGHT):
             return not any(ends_process(failure) or failure.is_report for failure in failures)
-        if output.unbuffered < _MIN_UNBUFFERED or self._ranks:
+        if output["unbuffered"] < _MIN_UNBUFFERED or self._ranks:
             return False
         return all(failure.raised.is_of_script for failure in failures if not signs.is_of_shell(failure.text))
 

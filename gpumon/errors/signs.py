@@ -78,9 +78,8 @@ WARNING: Final = sign("warning")
 _CRASH, _EXIT, _PID, _FAILED_RANK = sign("crash"), sign("exit"), sign("pid"), sign("failed rank")
 _ERROR_LEVEL, _REPORTED, _SHELL, _GOES_ON = sign("error level"), sign("reported"), sign("shell"), sign("goes on")
 _PASSED, _SUCCESS, _ENDING, _INFORMATION = sign("passed tests"), sign("success"), sign("ending"), sign("information")
-_RESTART, _START, _NEGATION, _DONE = sign("restart"), sign("start"), sign("negation"), sign("done")
+_START, _NEGATION, _DONE = sign("start"), sign("negation"), sign("done")
 _TOOL, _LAST_WORDS, _METRIC, _WHY = sign("tool"), sign("last words"), sign("metric"), sign("why")
-_OUTPUT_BELOW, _PYTHON_WARNING = sign("output below"), sign("python warning")
 _REQUEST, _BAR, _UNIT, _RATE, _LOSS = sign("request"), sign("bar"), sign("unit"), sign("rate"), sign("loss")
 
 
@@ -179,25 +178,9 @@ def is_information(line: str) -> bool:
     return has_information_level(line) and not _ENDING.is_in(line.lower())
 
 
-@lru_cache(maxsize=_CACHED_LINES)
-def restarts(line: str) -> bool:
-    """Whether a launcher or a scheduler says that it starts the program again."""
-    return _RESTART.is_in(line)
-
-
 def is_last_word(line: str) -> bool:
     """Whether a line reads like what a program says when it gives up: only the end of a log shows that it did."""
     return _LAST_WORDS.is_in(line) and not WARNING.is_in(line) and not is_information(line) and not _METRIC.is_in(line)
-
-
-def is_python_warning(line: str) -> bool:
-    """Whether a line is a warning of Python."""
-    return _PYTHON_WARNING.is_in(line)
-
-
-def is_above_output(text: str) -> bool:
-    """Whether a launcher says that a command failed before it prints what the command had printed."""
-    return _OUTPUT_BELOW.is_in(text)
 
 
 def says_why(line: str, message: str) -> bool:
