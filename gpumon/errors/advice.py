@@ -10,17 +10,10 @@ from typing import Final
 from gpumon.core.text_table import table
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.lazy_pattern import lazy_pattern
-from gpumon.errors.raised import LIBRARY, TracebackFrame
+from gpumon.errors.raised import TracebackFrame
 from gpumon.errors.reading import LogFailure, Notice
-from gpumon.errors.signs import sign
+from gpumon.errors.signs import has_sign
 
-_INSTRUCTION: Final = sign("instruction")
-"""Words of a sentence that says what to do."""
-_BOILERPLATE: Final = sign("boilerplate")
-"""Parts of sentences that say how to debug or to report an error, or what is better not done."""
-_OWN_MODULE: Final = sign("own module")
-"""Names that programs give to their own modules, and packages do not have."""
-_ERROR: Final = sign("error word")
 _SENTENCE: Final = lazy_pattern(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
 _MAX_QUOTE: Final = 240
 _ROW: Final = lazy_pattern(
@@ -50,7 +43,7 @@ def own_words(message: str) -> str:
     for sentence in _SENTENCE.split(message):
         text = " ".join(sentence.split())
         is_other = (text.endswith("?") and "mean" not in text) or text.startswith("(") or len(text) > _MAX_QUOTE
-        if not is_other and _INSTRUCTION.is_in(text) and not _BOILERPLATE.is_in(text):
+        if not is_other and has_sign("instruction", text) and not has_sign("boilerplate", text):
             instructions.append(text)
     return min(instructions, key=lambda text: text.startswith("If "), default="")  # what holds in any case, first
 
@@ -85,7 +78,7 @@ def _of_report(root: LogFailure, ignored: Sequence[Notice]) -> Advice:
         values = known if match is None else {**known, **match.groupdict()}
         if match is not None and _has_all(advice, values):
             return _filled(advice, values)
-    first = next((notice for notice in ignored if notice.match is None and _ERROR.is_in(notice.title)), None)
+    first = next((notice for notice in ignored if notice.match is None and has_sign("error word", notice.title)), None)
     if first is not None:
         return Advice(f"Correct what line {first.line:,} reports, the first error: {first.title.strip()[:_MAX_QUOTE]}")
     return Advice(f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause.")
@@ -133,7 +126,7 @@ def _module_values(message: str, frame: TracebackFrame | None) -> dict[str, str]
         inside = "/".join(folders[: folders.index(module)])
         return {"inside": module, "root": inside or "."}
     is_dotted = re.match(rf"(?:from|import) {module}\.", frame.code) is not None and not package_of(module)
-    if not is_dotted and not _OWN_MODULE.is_in(module):
+    if not is_dotted and not has_sign("own module", module):
         return {}
     return {"own": module, "root": above.rpartition("/")[0] or "." if has_folder else ".."}
 
@@ -158,7 +151,8 @@ def _row(root: LogFailure) -> tuple[str, Mapping[str, str], bool]:
         matches = [lazy_pattern(form).search(text) for form, text in pairs if form]
         groups = chain.from_iterable(match.groupdict().items() for match in matches if match is not None)
         captured = {key: text for key, text in groups if text}
-        if all(matches) and not LIBRARY.is_in(captured.get("file", "")) and _has_all(row["advice"], values | captured):
+        is_of_library = has_sign("library", captured.get("file", ""))
+        if all(matches) and not is_of_library and _has_all(row["advice"], values | captured):
             return row["advice"], values | captured, head != "*" and len(row["message"] or "") > 2
     return "", values, False
 

@@ -16,6 +16,7 @@ from gpumon.errors.raised import MODEL_CODE, Link
 from gpumon.errors.rank import names_of
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
 from gpumon.errors.relations import PROBES, are_of_one_rank, follows, is_led_by
+from gpumon.errors.signs import has_sign
 
 _DAY_SECONDS: Final = 24 * 3600.0
 _PERIOD_SECONDS: Final = {ClockKind.TIME_OF_DAY: _DAY_SECONDS, ClockKind.WITHOUT_YEAR: 366 * _DAY_SECONDS}
@@ -29,8 +30,6 @@ _CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
 _MIN_SAID: Final = 20
 _SAYS_CAUSE: Final = frozenset({FailureKind.KNOWN, FailureKind.RAISED, FailureKind.REPORTED, FailureKind.LOGGED})
 
-_REPORTING, _OUTSIDE = signs.sign("reporting"), signs.sign("ended from outside")
-_INSTALLER: Final = signs.sign("installer")
 _ECHO: Final = 3
 _LATE: Final = 6
 """From this grade on, failures only follow from others."""
@@ -108,7 +107,7 @@ def _is_late(ended: LogFailure, failures: Sequence[LogFailure]) -> bool:
     if ended.kind is FailureKind.ENDED:
         return any(failure.is_raised for failure in before)
     codes = (failure.ended.code for failure in before if failure.ended is not None)
-    return _OUTSIDE.is_in(ended.text) and any(code not in _TEARDOWN_SIGNALS for code in codes)
+    return has_sign("ended from outside", ended.text) and any(code not in _TEARDOWN_SIGNALS for code in codes)
 
 
 def _identified(failure: LogFailure) -> Iterator[Match]:
@@ -249,7 +248,7 @@ def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFa
 def _says_more(later: LogFailure, earlier: LogFailure) -> bool:
     """Whether an exception that was raised while another one was handled says more than that one."""
     raising = later.raised.raising
-    is_of_report = raising is not None and _REPORTING.is_in(raising.function)
+    is_of_report = raising is not None and has_sign("reporting", raising.function)
     return bool(later.raised.message) and not (later.is_echo or is_of_report) and _is_probe(earlier)
 
 
@@ -289,7 +288,7 @@ def _explains(earlier: LogFailure, root: LogFailure) -> bool:
     """
     if not are_of_one_rank(earlier, root):
         return False
-    if root.raised.class_name == "ModuleNotFoundError" and _INSTALLER.is_in(earlier.text):
+    if root.raised.class_name == "ModuleNotFoundError" and has_sign("installer", earlier.text):
         return True
     if earlier.is_raised:
         return earlier.raised.message[:120] == root.raised.message[:120] != ""

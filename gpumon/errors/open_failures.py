@@ -12,6 +12,7 @@ from gpumon.errors.entry import ContextState
 from gpumon.errors.failures import is_lasting
 from gpumon.errors.raised import Raised
 from gpumon.errors.reading import FailureKind, LogFailure, Notice
+from gpumon.errors.signs import has_sign
 
 _MAX_SURVIVED: Final = 256
 _BUFFERED_CHARACTERS: Final = 10_000
@@ -26,8 +27,6 @@ _INFORMATION_WEIGHT: Final = 25
 _MIN_UNBUFFERED: Final = 10
 _OF_WARNING: Final = 5
 """How many lines of a logger a warning of Python counts."""
-_AFTER_CRASH, _PYTHON_WARNING = signs.sign("after crash"), signs.sign("python warning")
-_COMMAND_LINE, _TOOL = signs.sign("command line"), signs.sign("tool")
 _MAX_BEHIND_TOOL: Final = 3
 """Ordinary lines behind what a tool of a shell says; the script goes on with its next line."""
 
@@ -81,12 +80,12 @@ class OpenFailure:
     @property
     def ends(self) -> bool:
         """Whether it ended the program, so that what is started now is another run."""
-        return self.failure.kind is FailureKind.ENDED or self.is_uncaught or _COMMAND_LINE.is_in(self.failure.text)
+        return self.failure.kind is FailureKind.ENDED or self.is_uncaught or has_sign("command line", self.failure.text)
 
 
 def _max_ordinary(failure: LogFailure) -> float:
     """The ordinary lines that may follow behind an end; if it is certain, they prove nothing."""
-    if failure.kind is FailureKind.REPORTED and _TOOL.is_in(failure.text):
+    if failure.kind is FailureKind.REPORTED and has_sign("tool", failure.text):
         return _MAX_BEHIND_TOOL
     return _MAX_ORDINARY.get(failure.kind, inf)
 
@@ -138,9 +137,9 @@ class OpenFailures:
         """Counts what is printed behind failures."""
         for lines in self._lines_of(rank):
             lines.written += len(line)
-        if _AFTER_CRASH.is_in(line):
+        if has_sign("after crash", line):
             return
-        unbuffered = _OF_WARNING if _PYTHON_WARNING.is_in(line) else signs.is_information(line)
+        unbuffered = _OF_WARNING if has_sign("python warning", line) else signs.is_information(line)
         self.output.update(lines=1, characters=len(line), unbuffered=unbuffered)
         is_much = self.output["characters"] - len(line) <= _BUFFERED_BY_RANKS < self.output["characters"]
         if is_much and self.is_going_on():
@@ -148,7 +147,7 @@ class OpenFailures:
 
     def ordinary(self, line: str, rank: int | None) -> None:
         """Counts a line that is neither progress nor a failure; one of a logger counts several times."""
-        if _PYTHON_WARNING.is_in(line):  # of a program that runs, whatever the shell could not run before
+        if has_sign("python warning", line):  # of a program that runs, whatever the shell could not run before
             self.survive(lambda item: item.concerns(rank) and signs.is_of_shell(item.failure.text))
         is_over, weight = False, _INFORMATION_WEIGHT if signs.is_information(line) else 1
         for lines in self._lines_of(rank):

@@ -16,8 +16,8 @@ from gpumon.errors.match import Match
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.raised import NOT_RAISED, Link, Raised, TracebackFrame
 from gpumon.errors.ranks import RankWork
+from gpumon.errors.signs import has_sign
 
-_REPORTS, _FAILED_TESTS = signs.sign("report of another"), signs.sign("failed tests")
 _FILE_RANK: Final = lazy_pattern(
     r"(?:rank|worker|proc|node|task|log|stderr|stdout|^|[/\\_.-])[_.-]?(\d{1,5})(?=[/\\_.-]|$)"
 )
@@ -100,7 +100,7 @@ class LogFailure:
     @property
     def is_of_tests(self) -> bool:
         """Whether a program that runs tests reports it, as an exception or in its last line."""
-        return self.raised.is_of_test or (self.kind is FailureKind.REPORTED and _FAILED_TESTS.is_in(self.text))
+        return self.raised.is_of_test or (self.kind is FailureKind.REPORTED and has_sign("failed tests", self.text))
 
     @property
     def is_linked(self) -> bool:
@@ -110,7 +110,7 @@ class LogFailure:
     @property
     def is_report(self) -> bool:
         """Whether it is an exception that reports the failure of another process."""
-        return _REPORTS.is_in(self.raised.name)
+        return has_sign("report of another", self.raised.name)
 
 
 class Notice(NamedTuple):

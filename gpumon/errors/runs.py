@@ -13,6 +13,7 @@ from gpumon.errors.match import timestamp_at
 from gpumon.errors.open_failures import OpenFailure, OpenFailures, ends_process
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, Run
 from gpumon.errors.scan import LogBlock
+from gpumon.errors.signs import has_sign
 
 MAX_OPEN: Final = 4096
 """Open failures that are kept: those of thousands of ranks, each with its own."""
@@ -100,7 +101,7 @@ class RunReader:
             return
         if raised.is_caught:
             before = block.lines[max(0, position - _MAX_LINES_BEFORE) : position]
-            is_late = failure.first_line > _MAX_PASTED_LINES and signs.sign("ignored").is_in("".join(before[-2:]))
+            is_late = failure.first_line > _MAX_PASTED_LINES and has_sign("ignored", "".join(before[-2:]))
             if is_late or any(signs.progress(line) is not None for line in before):  # it worked, and goes on
                 self._open.keep(failure)
                 return
@@ -141,14 +142,14 @@ class RunReader:
     def _read_line(self, block: LogBlock, position: int) -> None:
         """Reads a line behind failures."""
         line, rank, last = block.lines[position], block.ranks[position], self._open.items[-1].failure
-        if signs.sign("output below").is_in(last.text):  # what stands below is older
+        if has_sign("output below", last.text):  # what stands below is older
             return
         is_indented = line[0].isspace()
         if not is_indented:
             self._open.count(line, rank)
         if not self._open.items or last.is_of_tests:  # what tests print is no progress
             return
-        if signs.sign("restart").is_in(line) or (self._open.may_start and self._starts(block, position)):
+        if has_sign("restart", line) or (self._open.may_start and self._starts(block, position)):
             self._restart(block.numbers[position])
         elif signs.is_success(line):
             self._open.survive(lambda item: item.concerns(rank))
