@@ -144,16 +144,16 @@ class RunReader:
         line, rank, last = block.lines[position], block.ranks[position], self._open.items[-1].failure
         if has_sign("output below", last.text):  # what stands below is older
             return
-        is_indented = line[0].isspace()
-        if not is_indented:
+        is_indented, step = line[0].isspace(), signs.progress(line)
+        if step is not None or not is_indented:
             self._open.count(line, rank)
-        if not self._open.items or last.is_of_tests:  # what tests print is no progress
-            return
-        if has_sign("restart", line) or (self._open.may_start and self._starts(block, position)):
+        if not self._open.items or (last.is_of_tests and not signs.starts(block.texts[position])):
+            return  # what tests print is no progress, but another run of them is
+        if last.is_of_tests or has_sign("restart", line) or (self._open.may_start and self._starts(block, position)):
             self._restart(block.numbers[position])
         elif signs.is_success(line):
             self._open.survive(lambda item: item.concerns(rank))
-        elif (step := signs.progress(line)) is not None:
+        elif step is not None:
             self._progress(step, block, position)
         elif not is_indented:
             self._open.ordinary(line, rank)
@@ -180,9 +180,10 @@ class RunReader:
             if before is not None and step.number <= before and not is_again:
                 return
             self._reached[rank, step.key] = step.number
+        is_unbuffered = step.key == "bar" or signs.is_information(block.lines[position])
         for item in self._open.items:
             item.progress += item.concerns(rank)
-            item.logged += item.concerns(rank) and signs.is_information(block.lines[position])
+            item.logged += item.concerns(rank) and is_unbuffered
         self._open.survive(lambda item: item.concerns(rank) and self._goes_on(item, step, block, position))
 
     def _goes_on(self, item: OpenFailure, step: signs.WorkLine, block: LogBlock, position: int) -> bool:
