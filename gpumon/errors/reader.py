@@ -198,9 +198,11 @@ class LogReader:
     def _is_of_next_run(self, failure: LogFailure, raised: Raised) -> bool:
         """Whether an exception ends another run: one ended the rank already, and much was printed since."""
         stopped = (item.failure for item in self._open.items if item.is_uncaught and item.failure.rank == failure.rank)
+        if failure.is_echo or failure.is_report:
+            return False
         if any(item.name == "KeyboardInterrupt" and failure.line - item.line > _MAX_BEHIND_STOP for item in stopped):
             return raised.link is Link.NONE
-        return (raised.is_uncaught and not failure.is_echo and not failure.is_report) and any(
+        return raised.is_uncaught and any(
             item.is_uncaught
             and item.failure.rank == failure.rank
             and item.lines.written - item.written_before > self._open.buffered
@@ -243,7 +245,8 @@ class LogReader:
         line, rank = block.lines[position], block.ranks[position]
         if signs.is_above_output(self._open.items[-1].failure.text):  # what stands below is older
             return
-        is_indented = line[0].isspace()
+        margin = line[: len(line) - len(block.texts[position])]
+        is_indented = line[0].isspace() or margin.endswith("  ")
         if not is_indented:
             self._open.count(line, rank)
         if not self._open.items:
