@@ -27,7 +27,7 @@ from gpumon.errors.find import ErrorFinder
 from gpumon.errors.match import Match, lines_near, timestamp_at
 from gpumon.errors.open_failures import OpenFailure, OpenFailures, ends_process
 from gpumon.errors.programs import programs_in
-from gpumon.errors.raised import Link, Raised
+from gpumon.errors.raised import DIRECT, Link, Raised
 from gpumon.errors.ranks import SIGNS, RankWork, with_line
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, Run
 from gpumon.errors.scan import LogBlock, blocks
@@ -184,6 +184,7 @@ class LogReader:
         if raised is not None and raised.is_caught:
             before = block.lines[max(0, position - _MAX_LINES_BEFORE) : position]
             is_late = failure.first_line > _MAX_PASTED_LINES and _IGNORED.is_in("".join(before[-2:]))
+            is_late = is_late and DIRECT not in "".join(block.by_rank.texts[raised.end_row : raised.end_row + 3])
             if is_late or any(signs.progress(line) is not None for line in before):  # it worked, and goes on
                 self._open.keep(failure)
                 return

@@ -154,6 +154,11 @@ def has_error_level(line: str) -> bool:
     return is_error and not _GOES_ON.is_in(line.lower())
 
 
+def says_what_instead(line: str) -> bool:
+    """Whether a logger says what the program does instead of what failed."""
+    return _GOES_ON.is_in(line.lower()) and (WARNING.is_in(line) or has_information_level(line))
+
+
 def is_of_shell(text: str) -> bool:
     """Whether a command could not be run, or a script not be found; the shell goes on with the next line."""
     return (": line " in text and _REPORTED.pattern.match(text) is not None) or ": can't open file " in text

@@ -73,6 +73,7 @@ _MAY_BE_GLUED: Final = lazy_pattern(r"Error(?:: )?[A-Z]\w{0,60}Error")
 _OF_SYNTAX: Final = frozenset({"SyntaxError", "IndentationError", "TabError"})
 _LINES_OF_SYNTAX: Final = 7
 """Lines from the place of such an error to its message, as two processes may write each of them."""
+_OBJECT: Final = lazy_pattern(r"\s*(?:(?:handle|future|task|transport|protocol): <.*)?")
 _REPORTED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL)\b")
 _LOGGED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO)\b")
 
@@ -242,9 +243,9 @@ def _raised(
 
 
 def _above(rows: RankLines, row: int) -> str:
-    """The last line above that is not blank, with its prefix."""
+    """The last line above that is not blank, with its prefix; asyncio names its objects in the lines below it."""
     near = range(row - 1, max(rows.of_rank(row).start, row - 3) - 1, -1)
-    return next((rows.lines[other] for other in near if rows.texts[other].strip()), "")
+    return next((rows.lines[other] for other in near if not _OBJECT.fullmatch(rows.texts[other])), "")
 
 
 def _link(rows: RankLines, header: int, previous: Raised | None) -> Link:
