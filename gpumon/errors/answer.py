@@ -136,7 +136,16 @@ def _headline(cause: Cause, reading: LogReading, name: str, compared: str) -> st
         return f"{name}: ended at line {end.line:,}: {title}: {compared}"
     runs = f"run {len(reading.runs)} of {len(reading.runs)} " if len(reading.runs) > 1 else ""
     line = root.line if root.source else end.line
-    return f"{name}: {runs}ended at line {line:,}: {_what(root, len(reading.ranks), reading.first_failed_rank)}"
+    what = _what(root, len(reading.ranks), reading.first_failed_rank)
+    return f"{name}: {runs}ended at line {line:,}: {_tests(cause, reading)}{what}"
+
+
+def _tests(cause: Cause, reading: LogReading) -> str:
+    """How many of several tests that failed raised the exception of the cause."""
+    count = 0 if cause.root.raised is None or cause.end.raised is not None else signs.failed_tests(cause.end.text)
+    same = sum(item.first_text == cause.root.first_text for item in reading.open if item.raised is not None)
+    which = f"{same} of" if same > 1 else "the first of"
+    return f"{which} {count} tests that failed " if count > 1 and cause.end.is_of_tests else ""
 
 
 def _what(failure: LogFailure, ranks: int, first_failed: int | None) -> str:

@@ -1,6 +1,7 @@
 """Decides how the last run of a log ended and what caused it: backwards from the end to the root."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -29,6 +30,7 @@ _ABORTED: Final = -6
 _CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
 """How processes die by themselves or are killed, but not those that a launcher ends, or that end themselves."""
 _MIN_SAID: Final = 20
+_SEVERAL: Final = 2
 _SAYS_CAUSE: Final = frozenset({FailureKind.KNOWN, FailureKind.RAISED, FailureKind.REPORTED, FailureKind.LOGGED})
 
 _REPORTING, _OUTSIDE = signs.sign("reporting"), signs.sign("ended from outside")
@@ -69,7 +71,7 @@ class Cause(NamedTuple):
 
 def cause_of(reading: LogReading) -> Cause | None:
     """Why the last run of a log failed, or None if it did not."""
-    failures = reading.open
+    failures = _of_tests(reading.open)
     if not failures:
         return None
     alone = _ranks_without_exception(failures)
@@ -86,6 +88,16 @@ def cause_of(reading: LogReading) -> Cause | None:
     identified = root.matches or tuple(_identified(root))
     root = replace(root, matches=tuple(replace(match, is_cause=True) for match in in_place(identified, reading)))
     return Cause(root, failures[-1], (*end, *links, root), confidence, reason, ignored, grade >= _ECHO)
+
+
+def _of_tests(failures: Sequence[LogFailure]) -> Sequence[LogFailure]:
+    """The failures; if the log ends with how many tests failed, those with the exception that most of them raised."""
+    end = failures[-1] if failures else None
+    if end is None or end.raised is not None or not end.is_of_tests or signs.failed_tests(end.text) < _SEVERAL:
+        return failures
+    tests = [item for item in failures if item.raised is not None and item.is_of_tests]
+    counts = Counter(item.first_text for item in tests)
+    return [*(item for item in tests if counts[item.first_text] == max(counts.values())), end]
 
 
 def _with_own_frame(root: LogFailure, failures: Sequence[LogFailure]) -> LogFailure:

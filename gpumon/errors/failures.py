@@ -183,7 +183,7 @@ def _add_others(block: LogBlock, covered: set[int], result: BlockFailures) -> No
         ended = signs.ended(line, text)
         if ended is not None:
             kind = FailureKind.ENDED
-        elif _FAILED_TESTS.is_in(text) or signs.is_reported_error(text):
+        elif _FAILED_TESTS.is_in(text) or signs.is_reported_error(text) or line.startswith("ERROR: "):
             kind = FailureKind.REPORTED
         elif signs.has_error_level(line) and not CAUGHT_ABOVE.is_in(line) and not _ITEM.is_in(text):
             kind = FailureKind.LOGGED

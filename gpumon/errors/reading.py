@@ -18,6 +18,7 @@ from gpumon.errors.raised import Link, Raised, TracebackFrame
 from gpumon.errors.ranks import RankWork
 
 _REPORTS, _FAILED_TESTS = signs.sign("report of another"), signs.sign("failed tests")
+_FAILED_COMMAND: Final = signs.sign("failed command")
 _FILE_RANK: Final = lazy_pattern(
     r"(?:rank|worker|proc|node|task|log|stderr|stdout|^|[/\\_.-])[_.-]?(\d{1,5})(?=[/\\_.-]|$)"
 )
@@ -111,7 +112,9 @@ class LogFailure:
     @property
     def is_report(self) -> bool:
         """Whether it is an exception that reports the failure of another process."""
-        return self.raised is not None and _REPORTS.is_in(self.raised.name)
+        if self.raised is None or _REPORTS.is_in(self.raised.name):
+            return self.raised is not None
+        return not self.matches and _FAILED_COMMAND.is_in(self.raised.message)
 
 
 class Notice(NamedTuple):

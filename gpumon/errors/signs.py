@@ -84,6 +84,9 @@ _OUTPUT_BELOW, _PYTHON_WARNING = sign("output below"), sign("python warning")
 _REQUEST, _BAR, _UNIT, _RATE, _LOSS = sign("request"), sign("bar"), sign("unit"), sign("rate"), sign("loss")
 
 
+_FAILED_COUNT: Final = re.compile(r"(\d+) (?:failed|failures?|errors?)\b|(?:failures|errors)=(\d+)")
+
+
 class Ended(NamedTuple):
     """A line that says that a process ended.
 
@@ -138,6 +141,11 @@ def first_failed_rank(text: str) -> int | None:
     """The rank in a line of torchrun's summary."""
     match = _FAILED_RANK.search(text)
     return None if match is None else int(match[1])
+
+
+def failed_tests(text: str) -> int:
+    """How many tests failed, as the last line of a program that runs tests says."""
+    return sum(int(match[1] or match[2]) for match in _FAILED_COUNT.finditer(text))
 
 
 def is_reported_error(text: str) -> bool:

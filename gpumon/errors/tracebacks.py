@@ -238,7 +238,8 @@ def _raised(
         is_of_script=script is not None and script.is_own and script.function == "<module>",
         has_traceback=True,
         is_caught=is_caught,
-        is_of_test=above.startswith("-----") and rows.texts[header - 2].startswith(_UNITTEST),
+        is_of_test=above.startswith("_____")
+        or (above.startswith("-----") and rows.texts[header - 2].startswith(_UNITTEST)),
     )
 
 
