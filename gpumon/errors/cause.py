@@ -34,7 +34,7 @@ _SEVERAL: Final = 2
 _SAYS_CAUSE: Final = frozenset({FailureKind.KNOWN, FailureKind.RAISED, FailureKind.REPORTED, FailureKind.LOGGED})
 
 _REPORTING, _OUTSIDE = signs.sign("reporting"), signs.sign("ended from outside")
-_INSTALLER: Final = signs.sign("installer")
+_INSTALLER, _BUILD_STOPPED = signs.sign("installer"), signs.sign("build stopped")
 _ECHO: Final = 3
 _LATE: Final = 6
 """From this grade on, failures only follow from others."""
@@ -191,7 +191,9 @@ def _grade(failure: LogFailure, alone: set[int]) -> int:
         return 2 if ended.code in _CRASHES else 5
     if failure.kind is FailureKind.KNOWN:
         return _ECHO if failure.is_echo else int(failure.rank not in alone)
-    return 2 if failure.kind is FailureKind.REPORTED else 4
+    if failure.kind is FailureKind.REPORTED:
+        return 5 if _BUILD_STOPPED.is_in(failure.text) else 2
+    return 4
 
 
 def _is_fatal(failure: LogFailure) -> bool:
