@@ -187,9 +187,7 @@ def _grade(failure: LogFailure, alone: set[int]) -> int:
         return 2 if ended.code in _CRASHES else 5
     if failure.kind is FailureKind.KNOWN:
         return _ECHO if failure.is_echo else int(failure.rank not in alone)
-    if has_sign("build stopped", failure.text):
-        return 5
-    return 2 if failure.kind is FailureKind.REPORTED else 4
+    return 5 if has_sign("build stopped", failure.text) else 2 if failure.kind is FailureKind.REPORTED else 4
 
 
 def _is_fatal(failure: LogFailure) -> bool:

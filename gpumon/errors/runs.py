@@ -147,8 +147,8 @@ class RunReader:
         line, rank, last = block.lines[position], block.ranks[position], self._open.items[-1].failure
         if has_sign("output below", last.text):  # what stands below is older
             return
-        margin = line[: len(line) - len(block.texts[position])]
-        is_indented = line[0].isspace() or margin.endswith("  ")
+        step, margin = signs.progress(line), line[: len(line) - len(block.texts[position])]
+        is_indented = step is None and (line[0].isspace() or margin.endswith("  "))
         if not is_indented:
             self._open.count(line, rank)
         if not self._open.items or last.is_of_tests:  # what tests print is no progress
@@ -157,7 +157,7 @@ class RunReader:
             self._restart(block.numbers[position])
         elif signs.is_success(line):
             self._open.survive(lambda item: item.concerns(rank))
-        elif (step := signs.progress(line)) is not None:
+        elif step is not None:
             self._progress(step, block, position)
         elif not is_indented:
             self._open.ordinary(line, rank)
@@ -203,6 +203,7 @@ class RunReader:
         if timestamp is not None and failure.timestamp is not None and timestamp.clock is failure.timestamp.clock:
             return timestamp.seconds - failure.timestamp.seconds > _LATER_SECONDS
         is_flushed = item.logged >= _MIN_PROGRESS or item.written > self._open.buffered
+        is_flushed |= step.key == "bar" and item.progress >= _MIN_PROGRESS_OF_OTHERS  # bars have no buffer
         return item.progress >= _MIN_PROGRESS and is_flushed
 
     def _restart(self, number: int) -> None:
