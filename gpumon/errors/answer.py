@@ -223,7 +223,8 @@ def _said_near(root: LogFailure, reading: LogReading) -> str:
         said = [NumberedLine(item.line, item.text) for item in raised if item.line > root.line][:1]
     else:
         near = () if root.name == "KeyboardInterrupt" else root.around
-        above = [line for line in near if line.number < (root.first_line or root.line)]
+        echoes = {item.line for item in reading.open if item.is_echo}
+        above = [line for line in near if line.number < (root.first_line or root.line) and line.number not in echoes]
         said = [line for line in above if signs.says_why(line.text, root.text)][-1:]
         other = EXCEPTION.match(said[0].text) if said and not root.is_linked else None
         if other is not None and other[1] != "Error":  # an exception to which this one is not linked

@@ -48,7 +48,7 @@ _PREFIX: Final = lazy_pattern(
        |[\w./-]{{1,80}}\.(?:py|cc|cpp|rs|go):\d+\](?=[ ]|$)
       )
      |\{{"log":"
-     |\((?:\w+[ ](?:rank=\d+[ ]|)pid=\d+(?:,[ ]ip=[\d.]+|)|(?:{_DATE}|){_TIME})\)
+     |\((?:\w+[ ](?:[\w=]+[ ]|)pid=\d+(?:,[ ]ip=[\d.]+|)|(?:{_DATE}|){_TIME})\)
      |[A-Z](?:(?<=D)EBUG|(?<=I)NFO|(?<=W)ARN(?:ING|)|(?<=E)RROR|(?<=C)RITICAL|(?<=F)ATAL)(?:[:|-]|(?=[ ]\d\d))
      |{_MONTH_DAY}[ ]{_TIME}(?:[ ][\w.-]+[ ][\w/.-]+(?:\[\d+\]|):|)
      |[IWEFC]\d{{4}}[ ]{_TIME}[ ]+(?:\d+[ ]|)[\w./-]+:\d+\]

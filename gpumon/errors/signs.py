@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from gpumon.core.text_table import table
 from gpumon.errors.lazy_pattern import lazy_pattern
+from gpumon.errors.prefixes import without_prefix
 
 _MAX_LINE: Final = 600
 """Characters of a line that are examined."""
@@ -180,7 +181,7 @@ def says_why(line: str, message: str) -> bool:
     """Whether a line next to an error that has no entry may say more about it than the message does."""
     said = message.partition("\n")[0].partition(": ")[2][:_MAX_SAME]
     is_known = line.strip() in message or (said != "" and said in line)
-    if is_known or line[:1].isspace() or not has_sign("why", line) or ended(line, line) is not None:
+    if is_known or line[:1].isspace() or not has_sign("why", without_prefix(line)) or ended(line, line) is not None:
         return False
     return not (progress(line) or has_sign("warning", line) or has_information_level(line) or has_sign("metric", line))
 

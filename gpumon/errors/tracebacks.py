@@ -36,6 +36,8 @@ from gpumon.errors.scan import LogBlock, RankLines
 from gpumon.errors.signs import has_sign, sign
 
 _MAX_STACK_LINES: Final = 100
+_ANNOUNCED: Final = "!!! Exception during processing !!! "
+"""What ComfyUI prints above a traceback, with the message."""
 _STOPPED: Final = "^C"
 """What a terminal shows where ctrl+c was pressed."""
 _UNITTEST: Final = ("ERROR: ", "FAIL: ")
@@ -222,7 +224,7 @@ def _raised(
         safe_text(match[1], MAX_TEXT),
         message,
         row,
-        header,
+        header - (_ANNOUNCED in above),
         end_row,
         own,
         frames[-1] if frames else None,
