@@ -28,6 +28,8 @@ _TEARDOWN_SIGNALS: Final = frozenset({-15, 143, -2, 130, -1, 129})
 _ABORTED: Final = -6
 _CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
 """How processes die by themselves or are killed, but not those that a launcher ends, or that end themselves."""
+_PANIC: Final = "panic"
+"""How Go ends a program, such as the runner of Ollama: its library has printed why before."""
 _MIN_SAID: Final = 20
 _SEVERAL: Final = 2
 _SAYS_CAUSE: Final = frozenset({FailureKind.KNOWN, FailureKind.RAISED, FailureKind.REPORTED, FailureKind.LOGGED})
@@ -180,7 +182,8 @@ def _grade(failure: LogFailure, alone: set[int]) -> int:
         is_told = failure.is_report or (raised.frame is None and raised.class_name in _OTHER_END)
         if failure.is_echo or is_told or not (raised.message or raised.has_traceback):
             return _ECHO
-        return 0 if raised.is_uncaught or raised.link is Link.INNER or _is_fatal(failure) else 1 + raised.is_caught
+        is_end = raised.is_uncaught and raised.name != _PANIC
+        return 0 if is_end or raised.link is Link.INNER or _is_fatal(failure) else 1 + raised.is_caught
     if ended is not None:
         if ended.is_reason and ended.code not in _TEARDOWN_SIGNALS:
             return 4 if ended.code == _ABORTED else 1  # a library that aborts says why
