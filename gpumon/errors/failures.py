@@ -184,7 +184,7 @@ def _add_others(block: LogBlock, covered: set[int], notices: set[int], result: B
         elif has_sign("failed tests", text) or signs.is_reported_error(text):
             kind = FailureKind.REPORTED
         elif signs.has_error_level(line) and not (has_sign("caught above", line) or has_sign("item of a loop", text)):
-            kind = FailureKind.LOGGED
+            kind = FailureKind.REPORTED if line.startswith("ERROR: ") else FailureKind.LOGGED
         else:
             continue
         if ended is None and has_sign("metric", text) and not has_sign("failed tests", text):

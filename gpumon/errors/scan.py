@@ -37,7 +37,7 @@ _ESCAPED_LINE_END: Final = lazy_pattern(r"\\n(?!\"|(?<=\\\\n)[a-z]{2})")
 
 At the end of the string, the record ends anyway.
 """
-_WINDOWS_PATH: Final = lazy_pattern(r"\b[A-Za-z]:\\[^\\\n]|\w\\[\w.\\-]{1,200}\.py:\d")
+_WINDOWS_PATH: Final = lazy_pattern(r"\b[A-Za-z]:\\[^\\\n]|\w\\[\w.\\-]{1,200}\.py\b")
 """A path whose backslashes are not escaped, as they would be in a JSON log: names in it may start with n."""
 _MANY_LINE_ENDS: Final = "\n" * (MAX_BLANK_LINES + 2)
 _BLANK_LINES: Final = lazy_pattern(rf"\n{{{len(_MANY_LINE_ENDS)},}}")
@@ -244,9 +244,9 @@ def _unwrapped(numbers: Sequence[int], lines: Sequence[str]) -> tuple[list[int],
     pairs: list[tuple[int, str]] = []
     is_open, before = False, ""
     for number, line in zip(numbers, lines, strict=True):
-        word = line.partition(" ")[0]
+        word = line.lstrip(" ").partition(" ")[0]
         is_rest = is_open and any(map(str.isalnum, word)) and not line.startswith(("  ", "Traceback"))
-        if is_rest and (len(before) == width or len(before) + len(word) >= width):
+        if is_rest and (len(before) == width or (line[0] != " " and len(before) + len(word) >= width)):
             pairs[-1] = pairs[-1][0], pairs[-1][1] + line
         else:
             pairs.append((number, line))

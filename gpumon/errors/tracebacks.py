@@ -36,6 +36,8 @@ from gpumon.errors.scan import LogBlock, RankLines
 from gpumon.errors.signs import has_sign, sign
 
 _MAX_STACK_LINES: Final = 100
+_ANNOUNCED: Final = "!!! Exception during processing !!! "
+"""What ComfyUI prints above a traceback, with the message."""
 _STOPPED: Final = "^C"
 """What a terminal shows where ctrl+c was pressed."""
 _UNITTEST: Final = ("ERROR: ", "FAIL: ")
@@ -69,6 +71,7 @@ _DIGITS: Final = str.maketrans("123456789", "000000000")
 _OF_SYNTAX: Final = frozenset({"SyntaxError", "IndentationError", "TabError"})
 _LINES_OF_SYNTAX: Final = 7
 """Lines from the place of such an error to its message, as two processes may write each of them."""
+_OBJECT: Final = lazy_pattern(r"\s*(?:(?:handle|future|task|transport|protocol): <.*)?")
 _REPORTED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL)\b")
 _LOGGED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO)\b")
 
@@ -230,7 +233,7 @@ def _raised(
         safe_text(match[1], MAX_TEXT),
         message,
         row,
-        header,
+        header - (_ANNOUNCED in above),
         end_row,
         own,
         frames[-1] if frames else None,
@@ -241,14 +244,15 @@ def _raised(
         is_of_script=script is not None and script.is_own and script.function == "<module>",
         has_traceback=True,
         is_caught=is_caught,
-        is_of_test=above.startswith("-----") and rows.texts[header - 2].startswith(_UNITTEST),
+        is_of_test=above.startswith("_____")
+        or (above.startswith("-----") and rows.texts[header - 2].startswith(_UNITTEST)),
     )
 
 
 def _above(rows: RankLines, row: int) -> str:
-    """The last line above that is not blank, with its prefix."""
+    """The last line above that is not blank, with its prefix; asyncio names its objects in the lines below it."""
     near = range(row - 1, max(rows.of_rank(row).start, row - 3) - 1, -1)
-    return next((rows.lines[other] for other in near if rows.texts[other].strip()), "")
+    return next((rows.lines[other] for other in near if not _OBJECT.fullmatch(rows.texts[other])), "")
 
 
 def _link(rows: RankLines, header: int, previous: Raised | None) -> Link:
