@@ -178,7 +178,7 @@ def _measured(findings: OomFindings) -> str:
         MemoryCause.FRAGMENTATION: "measured misplaced" if findings.is_misplaced else pieces,
         MemoryCause.TOO_BIG: "measured impossible" if findings.is_impossible else "measured too_big",
         MemoryCause.LEAK: "measured leak growth" if findings.lacked_only_growth else leak,
-        MemoryCause.OTHER_PROCESSES: "measured neighbour",
+        MemoryCause.OTHER_PROCESSES: "measured others",
         MemoryCause.UNKNOWN: "measured unknown" if findings.would_fit else "",
         MemoryCause.CAP: "",
     }[findings.cause]
