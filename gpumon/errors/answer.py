@@ -11,8 +11,7 @@ from gpumon.errors.advice import Advice, exit_meaning, own_words, short_path, st
 from gpumon.errors.cause import Cause, in_place
 from gpumon.errors.entry import Fix
 from gpumon.errors.match import Match, OomReport
-from gpumon.errors.memory_cause import MemoryCause
-from gpumon.errors.memory_message import MemoryMessage
+from gpumon.errors.memory import MemoryCause, MemoryMessage
 from gpumon.errors.raised import EXCEPTION
 from gpumon.errors.ranks import comparison
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, NumberedLine

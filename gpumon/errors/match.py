@@ -11,8 +11,14 @@ from gpumon.errors.candidate import PatternHit
 from gpumon.errors.conditions import Case
 from gpumon.errors.entry import ContextState, Fix, KnownError, Values
 from gpumon.errors.lazy_pattern import lazy_pattern
-from gpumon.errors.memory_cause import MemoryCause, is_first_step, is_one_tensor, memory_cause
-from gpumon.errors.memory_message import MemoryMessage, read_memory_message
+from gpumon.errors.memory import (
+    MemoryCause,
+    MemoryMessage,
+    is_first_step,
+    is_one_tensor,
+    memory_cause,
+    read_memory_message,
+)
 from gpumon.errors.prefixes import Timestamp, timestamp_of
 from gpumon.errors.programs import named_program, signs_in
 from gpumon.errors.raised import TRACEBACK

@@ -11,7 +11,7 @@ from gpumon.errors.explanation import Explanation
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import shared_fixes, shared_texts
 from gpumon.errors.match import Match
-from gpumon.errors.memory_cause import MemoryCause, cause_sentence, value_rows
+from gpumon.errors.memory import MemoryCause, cause_sentence, value_rows
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.raised import TracebackFrame
 from gpumon.errors.rank import case_of, fixes_of

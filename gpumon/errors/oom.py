@@ -12,7 +12,7 @@ from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import ERRORS, shared_fixes
 from gpumon.errors.match import Match, OomReport
-from gpumon.errors.memory_cause import MemoryCause, cause_sentence, memory_sentence, value_rows
+from gpumon.errors.memory import MemoryCause, cause_sentence, memory_sentence, value_rows
 from gpumon.errors.oom_cause import IdleMemory, OomFindings
 from gpumon.errors.prefixes import ClockKind, Timestamp
 from gpumon.errors.rank import case_of, fixes_of

@@ -17,8 +17,7 @@ from typing import Final, NamedTuple
 
 from gpumon.core.allocator import AllocatorStatistics, BlockState
 from gpumon.core.oom_file import OomFile, OomSample
-from gpumon.errors.memory_cause import MemoryCause, memory_cause
-from gpumon.errors.memory_message import MemoryMessage
+from gpumon.errors.memory import MemoryCause, MemoryMessage, memory_cause
 
 _MIN_RELEVANT_SHARE: Final = 0.02
 """Less than this share of the GPU's memory is not relevant."""

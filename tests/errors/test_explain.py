@@ -9,7 +9,7 @@ from gpumon.errors.entry import ContextState, KnownError
 from gpumon.errors.explain import explain, explain_text, finder
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import ERRORS
-from gpumon.errors.memory_cause import MemoryCause
+from gpumon.errors.memory import MemoryCause
 from gpumon.errors.narrative import error_sections, sections
 from gpumon.errors.scan import blocks
 from tests.errors.corpus import noise

@@ -7,7 +7,7 @@ from gpumon.errors.explain import explain_text
 from gpumon.errors.facts.platforms import WINDOWS, for_windows
 from gpumon.errors.load import ERRORS
 from gpumon.errors.match import Match
-from gpumon.errors.memory_cause import MemoryCause, cause_sentence
+from gpumon.errors.memory import MemoryCause, cause_sentence
 from gpumon.errors.narrative import error_sections
 from gpumon.errors.rank import case_of, fixes_of
 from tests.errors.texts import samples_of

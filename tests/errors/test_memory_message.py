@@ -5,8 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from gpumon.errors.memory_cause import MemoryCause, cause_sentence, memory_cause, value_rows
-from gpumon.errors.memory_message import MemoryMessage, read_memory_message
+from gpumon.errors.memory import (
+    MemoryCause,
+    MemoryMessage,
+    cause_sentence,
+    memory_cause,
+    read_memory_message,
+    value_rows,
+)
 
 GIB = 1 << 30
 MIB = 1 << 20

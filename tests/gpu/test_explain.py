@@ -11,7 +11,7 @@ import pytest
 
 from gpumon.errors.explain import explain_text
 from gpumon.errors.match import Match
-from gpumon.errors.memory_cause import MemoryCause
+from gpumon.errors.memory import MemoryCause
 from gpumon.operations.evidence import with_evidence
 from gpumon.workload_runs.interpreter import find_interpreter
 from tests.gpu.test_workloads import WorkloadProcess, metrics

@@ -14,7 +14,7 @@ from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.errors.documents import explanation_document
 from gpumon.errors.explain import explain_source, explain_text
 from gpumon.errors.match import Match, OomReport
-from gpumon.errors.memory_cause import MemoryCause
+from gpumon.errors.memory import MemoryCause
 from gpumon.errors.source import log_pieces, open_log
 from tests.insight.oom_documents import (
     CONTEXT,
