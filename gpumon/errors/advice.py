@@ -117,7 +117,7 @@ def _values(root: LogFailure, raised: Raised) -> dict[str, str]:
     if attribute is not None:
         owner = re.search(rf"([A-Za-z_][\w.]*)\.{attribute[1]}\b", code)
         values["object"] = "" if owner is None else owner[1]
-        values["member"] = attribute[1] if values["object"] == "self" else ""
+        values["method" if f"{attribute[1]}(" in code else "member"] = attribute[1] if values["object"] == "self" else ""
     return values | _module_values(message, frame)
 
 
