@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from gpumon.errors import signs
+from gpumon.errors.entry import Code
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import ERRORS
 from gpumon.errors.match import Match
@@ -84,7 +85,11 @@ def cause_of(reading: LogReading) -> Cause | None:
     confidence, reason = _confidence(root, failures, is_by_kind=is_by_kind)
     root = _with_own_frame(root, failures)
     identified = root.matches or tuple(_identified(root))
-    root = replace(root, matches=tuple(replace(match, is_cause=True) for match in in_place(identified, reading)))
+    named = {"operands": Code(f"[{', '.join(root.operands)}]")} if root.operands else {}
+    placed = (
+        replace(match, is_cause=True, values={**match.values, **named}) for match in in_place(identified, reading)
+    )
+    root = replace(root, matches=tuple(placed))
     return Cause(root, failures[-1], (*end, *links, root), confidence, reason, ignored, grade >= _ECHO)
 
 

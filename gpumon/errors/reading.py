@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from gpumon.errors import signs
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match
+from gpumon.errors.operands import operands
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.raised import Link, Raised, TracebackFrame
 from gpumon.errors.ranks import RankWork
@@ -91,6 +92,11 @@ class LogFailure:
     def package(self) -> str:
         """The installed package whose code raised it, on its own or through PyTorch; empty if none did."""
         return "" if self.raised is None else self.raised.package
+
+    @property
+    def operands(self) -> list[str]:
+        """The values in the user's line that failed; none if it is a package that computes with others."""
+        return operands(self.frame.code) if self.frame is not None and self.frame.is_own and not self.package else []
 
     @property
     def is_echo(self) -> bool:
