@@ -11,17 +11,10 @@ from gpumon.core.text_table import table
 from gpumon.errors.entry import Code
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.lazy_pattern import lazy_pattern
-from gpumon.errors.raised import LIBRARY, Raised, TracebackFrame
+from gpumon.errors.raised import TracebackFrame
 from gpumon.errors.reading import LogFailure, Notice
-from gpumon.errors.signs import sign
+from gpumon.errors.signs import has_sign
 
-_INSTRUCTION: Final = sign("instruction")
-"""Words of a sentence that says what to do."""
-_BOILERPLATE: Final = sign("boilerplate")
-"""Parts of sentences that say how to debug or to report an error, or what is better not done."""
-_OWN_MODULE: Final = sign("own module")
-"""Names that programs give to their own modules, and packages do not have."""
-_ERROR: Final = sign("error word")
 _SENTENCE: Final = lazy_pattern(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
 _MAX_QUOTE: Final = 240
 _ROW: Final = lazy_pattern(
@@ -51,7 +44,7 @@ def own_words(message: str) -> str:
     for sentence in _SENTENCE.split(message):
         text = " ".join(sentence.split())
         is_other = (text.endswith("?") and "mean" not in text) or text.startswith("(") or len(text) > _MAX_QUOTE
-        if not is_other and _INSTRUCTION.is_in(text) and not _BOILERPLATE.is_in(text):
+        if not is_other and has_sign("instruction", text) and not has_sign("boilerplate", text):
             instructions.append(text)
     return min(instructions, key=lambda text: text.startswith("If "), default="")  # what holds in any case, first
 
@@ -69,9 +62,9 @@ def steps_without_entry(root: LogFailure, ignored: Sequence[Notice], quoted: Seq
         if crashed is not None and _STARTS_PYTHON.search(crashed[1]) is None:
             return [*quoted, Advice(f"Run the command that crashed alone, with a debugger: {crashed[1][:_MAX_QUOTE]}")]
         return [*quoted, _filled(exit_meaning(root.ended.code)[1], {})]
-    if root.raised is None:
+    if not root.is_raised:
         return [*quoted, _of_report(root, ignored)]
-    advice, values, is_exact = _row(root, root.raised)
+    advice, values, is_exact = _row(root)
     return [_filled(advice, values), *quoted] if is_exact else [*quoted, _filled(advice, values)]
 
 
@@ -86,7 +79,7 @@ def _of_report(root: LogFailure, ignored: Sequence[Notice]) -> Advice:
         values = known if match is None else {**known, **match.groupdict()}
         if match is not None and _has_all(advice, values):
             return _filled(advice, values)
-    first = next((notice for notice in ignored if notice.match is None and _ERROR.is_in(notice.title)), None)
+    first = next((notice for notice in ignored if notice.match is None and has_sign("error word", notice.title)), None)
     if first is not None:
         return Advice(f"Correct what line {first.line:,} reports, the first error: {first.title.strip()[:_MAX_QUOTE]}")
     return Advice(f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause.")
@@ -100,9 +93,9 @@ def _repeated(root: LogFailure, message: str) -> str:
     return next(others, "")
 
 
-def _values(root: LogFailure, raised: Raised) -> dict[str, str]:
+def _values(root: LogFailure) -> dict[str, str]:
     """What a row of `exceptions.txt` can name."""
-    frame, message = root.frame, raised.first_words
+    raised, frame, message = root.raised, root.frame, root.raised.first_words
     if frame is not None and frame.is_own and frame.code.startswith("raise "):
         message = _repeated(root, message) or message
     place = f"{short_path(frame.file)}:{frame.line}" if frame is not None else "that place"
@@ -137,16 +130,16 @@ def _module_values(message: str, frame: TracebackFrame | None) -> dict[str, str]
         inside = "/".join(folders[: folders.index(module)])
         return {"inside": module, "root": inside or "."}
     is_dotted = re.match(rf"(?:from|import) {module}\.", frame.code) is not None and not package_of(module)
-    if not is_dotted and not _OWN_MODULE.is_in(module):
+    if not is_dotted and not has_sign("own module", module):
         return {}
     return {"own": module, "root": above.rpartition("/")[0] or "." if has_folder else ".."}
 
 
-def _row(root: LogFailure, raised: Raised) -> tuple[str, Mapping[str, str], bool]:
+def _row(root: LogFailure) -> tuple[str, Mapping[str, str], bool]:
     """The first advice about an exception from this place; all values; whether it is for its class and message."""
-    values = _values(root, raised)
+    raised, values = root.raised, _values(root)
     message = raised.message if values["message"] in raised.message.replace("\n", " ") else values["message"]
-    name, file = raised.name.rpartition(".")[2], "" if raised.raising is None else raised.raising.file
+    name, file = raised.class_name, "" if raised.raising is None else raised.raising.file
     words, is_open = f"{message}\n{values['code']}".lower(), True
     for line in table("gpumon.errors", "exceptions"):
         head, _, rest = line.partition(" ")
@@ -162,7 +155,8 @@ def _row(root: LogFailure, raised: Raised) -> tuple[str, Mapping[str, str], bool
         matches = [lazy_pattern(form).search(text) for form, text in pairs if form]
         groups = chain.from_iterable(match.groupdict().items() for match in matches if match is not None)
         captured = {key: text for key, text in groups if text}
-        if all(matches) and not LIBRARY.is_in(captured.get("file", "")) and _has_all(row["advice"], values | captured):
+        is_of_library = has_sign("library", captured.get("file", ""))
+        if all(matches) and not is_of_library and _has_all(row["advice"], values | captured):
             return row["advice"], values | captured, head != "*" and len(row["message"] or "") > 2
     return "", values, False
 

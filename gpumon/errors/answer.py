@@ -148,7 +148,7 @@ def _what(failure: LogFailure, ranks: int, first_failed: int | None) -> str:
         assert failure.ended is not None
         meaning = exit_meaning(failure.ended.code)[0]
         return f"{who}{meaning}" if who else f"the process {meaning}"
-    if failure.raised is not None:
+    if failure.is_raised:
         message = failure.raised.first_words.partition(". GPU ")[0].strip()
         return f"{who}raised {failure.raised.name}" + (f": {message}" if message else "")
     text = " ".join(failure.text.split())
@@ -167,7 +167,7 @@ def _place(failure: LogFailure) -> str:
 def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
     """What to do, best first; the notices are those of the last run."""
     match = root.match
-    quote = own_words(root.raised.message if root.raised is not None else root.text)
+    quote = own_words(root.raised.message if root.is_raised else root.text)
     quoted = [Advice(f"The log says: {quote}")] if quote else []
     if match is None:
         steps, hints = steps_without_entry(root, ignored, quoted), list(_hints(root, ignored))
@@ -210,7 +210,7 @@ def _because(root: LogFailure, reading: LogReading) -> str:
 def _said_near(root: LogFailure, reading: LogReading) -> str:
     """What stands above an error that no entry has and may be its reason, or what a test that failed had caught."""
     if root.is_of_tests:
-        raised = (item for item in reading.open if item.raised is not None and not item.is_of_tests)
+        raised = (item for item in reading.open if item.is_raised and not item.is_of_tests)
         said = [NumberedLine(item.line, item.text) for item in raised if item.line > root.line][:1]
     else:
         near = () if root.name == "KeyboardInterrupt" else root.around

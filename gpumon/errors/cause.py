@@ -16,13 +16,12 @@ from gpumon.errors.programs import ONLY_ECHOES, is_relevant, program_of, program
 from gpumon.errors.raised import MODEL_CODE, Link
 from gpumon.errors.rank import names_of
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
-from gpumon.errors.relations import PROBES, are_of_one_rank, class_of, follows, is_led_by
+from gpumon.errors.relations import PROBES, are_of_one_rank, follows, is_led_by
+from gpumon.errors.signs import has_sign
 
 _DAY_SECONDS: Final = 24 * 3600.0
 _PERIOD_SECONDS: Final = {ClockKind.TIME_OF_DAY: _DAY_SECONDS, ClockKind.WITHOUT_YEAR: 366 * _DAY_SECONDS}
 """The period after which a clock restarts: two errors may be on both sides of midnight or of a new year."""
-_NAMES_REASON: Final = frozenset({"ProxyError", "SSLError", "NameResolutionError"})
-"""Exceptions of network libraries that say what the error of the system, which they handle, is about."""
 _OTHER_END: Final = frozenset({"EOFError", "BrokenPipeError", "ConnectionResetError"})
 """What libraries raise when the process at the other end of a connection is gone."""
 _TEARDOWN_SIGNALS: Final = frozenset({-15, 143, -2, 130, -1, 129})
@@ -32,8 +31,6 @@ _CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
 _MIN_SAID: Final = 20
 _SAYS_CAUSE: Final = frozenset({FailureKind.KNOWN, FailureKind.RAISED, FailureKind.REPORTED, FailureKind.LOGGED})
 
-_REPORTING, _OUTSIDE = signs.sign("reporting"), signs.sign("ended from outside")
-_INSTALLER: Final = signs.sign("installer")
 _ECHO: Final = 3
 _LATE: Final = 6
 """From this grade on, failures only follow from others."""
@@ -79,7 +76,7 @@ def cause_of(reading: LogReading) -> Cause | None:
     candidates = [failure for own, failure in graded if own == grade]
     first = _first(candidates, reading.first_failed_rank)
     root, is_by_kind = _root(first, failures, reading)
-    links = [failure for failure in reversed(_links(root, failures)) if failure is not root] if root in failures else []
+    links = [failure for failure in reversed(_links(root, failures)) if failure is not root]
     end = [] if failures[-1] is root or failures[-1] in links else [failures[-1]]
     ignored = _ignored(root, reading)
     confidence, reason = _confidence(root, failures, is_by_kind=is_by_kind)
@@ -98,11 +95,11 @@ def _with_own_frame(root: LogFailure, failures: Sequence[LogFailure]) -> LogFail
 
     A worker process may only have lines of libraries in it.
     """
-    if root.raised is None or root.raised.frame is not None or root not in failures:
+    if root.raised.frame is not None:
         return root
     links = _links(root, failures)
     place = links.index(root)
-    frames = (link.raised.frame for link in (*links[place:], *reversed(links[:place])) if link.raised is not None)
+    frames = (link.raised.frame for link in (*links[place:], *reversed(links[:place])))
     return replace(root, raised=root.raised._replace(frame=next(filter(None, frames), None)))
 
 
@@ -113,9 +110,9 @@ def _is_late(ended: LogFailure, failures: Sequence[LogFailure]) -> bool:
     """
     before = [failure for failure in failures if failure.line < ended.line and failure.rank in {None, ended.rank}]
     if ended.kind is FailureKind.ENDED:
-        return any(failure.raised is not None for failure in before)
+        return any(failure.is_raised for failure in before)
     codes = (failure.ended.code for failure in before if failure.ended is not None)
-    return _OUTSIDE.is_in(ended.text) and any(code not in _TEARDOWN_SIGNALS for code in codes)
+    return has_sign("ended from outside", ended.text) and any(code not in _TEARDOWN_SIGNALS for code in codes)
 
 
 def _identified(failure: LogFailure) -> Iterator[Match]:
@@ -124,7 +121,7 @@ def _identified(failure: LogFailure) -> Iterator[Match]:
     Any class, function and argument can be missing. What shows the cause is that the code of an installed package,
     rather than the user's, refers to it; or that the user's own code does.
     """
-    if failure.raised is None:
+    if not failure.is_raised:
         return
     package, message = failure.raised.package, failure.first_text
     text = f"{message}\n{'' if failure.frame is None else failure.frame.code}"
@@ -164,21 +161,21 @@ def in_place(matches: Iterable[Match], reading: LogReading) -> list[Match]:
 
 def _ranks_without_exception(failures: Sequence[LogFailure]) -> set[int]:
     """The ranks whose lines have no exception, in a log that has no traceback: a known error may have ended one."""
-    if any(failure.raised is not None and failure.raised.has_traceback for failure in failures):
+    if any(failure.raised.has_traceback for failure in failures):
         return set()
-    raised = {failure.rank for failure in failures if failure.raised is not None}
+    raised = {failure.rank for failure in failures if failure.is_raised}
     return {failure.rank for failure in failures if failure.rank is not None} - raised
 
 
 def _grade(failure: LogFailure, alone: set[int]) -> int:
     """How much a failure can be a cause: 0 for what ends a process by itself, more for what only reports it."""
     raised, ended = failure.raised, failure.ended
-    if raised is not None:
-        is_told = failure.is_report or (raised.frame is None and class_of(failure) in _OTHER_END)
+    if failure.is_raised:
+        is_told = failure.is_report or (raised.frame is None and raised.class_name in _OTHER_END)
         if failure.is_echo or is_told or not (raised.message or raised.has_traceback):
             return _ECHO
         return 0 if raised.is_uncaught or raised.link is Link.INNER or _is_fatal(failure) else 1 + raised.is_caught
-    if failure.kind is FailureKind.ENDED and ended is not None:
+    if ended is not None:
         if ended.is_reason and ended.code not in _TEARDOWN_SIGNALS:
             return 4 if ended.code == _ABORTED else 1  # a library that aborts says why
         return 2 if ended.code in _CRASHES else 5
@@ -188,13 +185,13 @@ def _grade(failure: LogFailure, alone: set[int]) -> int:
 
 
 def _is_fatal(failure: LogFailure) -> bool:
-    return failure.match is not None and not failure.match.error.is_echo and not failure.match.error.is_warning
+    return failure.match is not None and not failure.match.error.is_echo
 
 
 def _first(candidates: Sequence[LogFailure], failed_first: int | None) -> LogFailure:
     """The earliest failure: by time where that is known, else by the launcher's word, else by line."""
     own = [failure for failure in candidates if failure.rank is not None and failure.rank == failed_first]
-    ordered = own or list(candidates)
+    ordered = own or candidates
     lasting = [failure for failure in ordered if not signs.is_of_shell(failure.text)]
     first = (lasting or ordered[-1:])[0]
     for other in candidates:
@@ -221,13 +218,13 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
     )
     if named is not None:
         return named, True
-    said = _said_by_program(_links(root, failures)) if root in failures else ""
+    said = _said_by_program(_links(root, failures))
     for other in failures:
         if other is first or other.line >= (root.first_line or root.line) or other.is_echo:
             continue
         if other.kind in _SAYS_CAUSE and _explains(other, root):
             return _root_of_chain(other, failures), True
-        if said and other.raised is None and said in other.text:
+        if said and not other.is_raised and said in other.text:
             return other, True
     for lasting in reading.lasting:
         if lasting.line != root.line and is_led_by(root, lasting):
@@ -237,9 +234,8 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
 
 def _said_by_program(links: Sequence[LogFailure]) -> str:
     """What a program says at last that handles its own exceptions, such as an installer; empty if it is the user's."""
-    raised = [link.raised for link in links if link.raised is not None]
-    is_of_user = len(raised) < 2 or any(item.frame is not None for item in raised)
-    said = "" if is_of_user else raised[-1].message.split("\n")[0]
+    is_of_user = len(links) < 2 or any(link.raised.frame is not None for link in links)
+    said = "" if is_of_user else links[-1].raised.message.split("\n")[0]
     return said if len(said) >= _MIN_SAID else ""
 
 
@@ -247,7 +243,7 @@ def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFa
     """The link of a chain of exceptions that says what went wrong."""
     root, *links = _links(failure, failures)
     for link in links:
-        kind = None if link.raised is None else link.raised.link
+        kind = link.raised.link
         is_direct = _is_fatal(link) and (root.is_echo or (not _is_fatal(root) and _is_probe(root)))
         is_better = is_direct if kind is Link.DIRECT else kind is Link.DURING and _says_more(link, root)
         root = link if is_better or kind is Link.INNER else root
@@ -256,27 +252,25 @@ def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFa
 
 def _says_more(later: LogFailure, earlier: LogFailure) -> bool:
     """Whether an exception that was raised while another one was handled says more than that one."""
-    is_named, is_empty = class_of(later) in _NAMES_REASON, later.raised is None or not later.raised.message
-    is_probed = _is_probe(earlier) and (_is_fatal(later) or not _is_fatal(earlier))
-    raising = None if later.raised is None else later.raised.raising
-    is_of_report = raising is not None and _REPORTING.is_in(raising.function)
-    return not later.is_echo and not is_empty and not is_of_report and (is_named or is_probed)
+    raising = later.raised.raising
+    is_of_report = raising is not None and has_sign("reporting", raising.function)
+    return bool(later.raised.message) and not (later.is_echo or is_of_report) and _is_probe(earlier)
 
 
 def _is_probe(failure: LogFailure) -> bool:
     """Whether an exception is of a kind that libraries handle, and none of the user's own lines is next to it."""
-    raising = None if failure.raised is None else failure.raised.raising
+    raising = failure.raised.raising
     if raising is None or not raising.is_own:
         return True
-    return class_of(failure) in PROBES and not raising.code.startswith("raise ")
+    return failure.raised.class_name in PROBES and not raising.code.startswith("raise ")
 
 
 def _links(failure: LogFailure, failures: Sequence[LogFailure]) -> list[LogFailure]:
     """The chain of exceptions that a failure belongs to, the first one first."""
-    if failure.raised is None:
+    of_rank = [item for item in failures if item.is_raised and item.rank == failure.rank]
+    if failure not in of_rank:
         return [failure]
-    of_rank = [item for item in failures if item.raised is not None and item.rank == failure.rank]
-    start = next(number for number, item in enumerate(of_rank) if item is failure)
+    start = of_rank.index(failure)
     end = start + 1
     while start > 0 and of_rank[start].is_linked:
         start -= 1
@@ -299,10 +293,10 @@ def _explains(earlier: LogFailure, root: LogFailure) -> bool:
     """
     if not are_of_one_rank(earlier, root):
         return False
-    if class_of(root) == "ModuleNotFoundError" and _INSTALLER.is_in(earlier.text):
+    if root.raised.class_name == "ModuleNotFoundError" and has_sign("installer", earlier.text):
         return True
-    if earlier.raised is not None:
-        return root.raised is not None and earlier.raised.message[:120] == root.raised.message[:120] != ""
+    if earlier.is_raised:
+        return earlier.raised.message[:120] == root.raised.message[:120] != ""
     return not {match.error.id for match in root.matches}.isdisjoint(match.error.id for match in earlier.matches)
 
 
@@ -321,7 +315,7 @@ def _confidence(root: LogFailure, failures: Sequence[LogFailure], *, is_by_kind:
     if is_by_kind:
         return Confidence.MEDIUM, f"line {root.line:,} explains what failed later, by its kind"
     of_ranks = " of any rank" if any(failure.rank is not None for failure in failures) else ""
-    if root.raised is not None and root.raised.is_uncaught:
+    if root.raised.is_uncaught:
         is_first = root.line == min(failure.line for failure in failures)
         rest = "" if is_first else " that no other one explains"
         return Confidence.HIGH, f"line {root.line:,} is the first error{of_ranks}{rest}"

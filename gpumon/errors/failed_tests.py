@@ -7,7 +7,6 @@ from gpumon.core.text import safe_text
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.raised import (
     EXCEPTION,
-    LIBRARY,
     LINES_ABOVE,
     MAX_MESSAGE_LINES,
     MAX_TEXT,
@@ -17,6 +16,7 @@ from gpumon.errors.raised import (
     frame_at,
 )
 from gpumon.errors.scan import RankLines
+from gpumon.errors.signs import has_sign
 
 _PLACE_OF_TEST: Final = lazy_pattern(r"(\S.{0,200}?\.py):(\d{1,7}): (\w+)$")
 _TEST_LINE: Final = lazy_pattern(r"(?:\S.{0,60} )?E(?: |$)")
@@ -32,7 +32,8 @@ def failed_test(rows: RankLines, row: int) -> Raised | None:
     )
     first_row = row
     place = next(filter(None, map(_PLACE_OF_TEST.match, below)), None)
-    files = [] if place is None else [TracebackFrame(place[1], int(place[2]), "", "", not LIBRARY.is_in(place[1]))]
+    is_own = place is not None and not has_sign("library", place[1])
+    files = [] if place is None else [TracebackFrame(place[1], int(place[2]), "", "", is_own)]
     for other in range(row - 1, max(rank.start, row - MAX_TRACEBACK_LINES) - 1, -1):
         text = rows.texts[other]
         if text.startswith(_TEST_HEADS) or _TEST_LINE.match(rows.lines[other]):

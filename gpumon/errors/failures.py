@@ -16,7 +16,8 @@ from gpumon.errors.patterns import LetterWords
 from gpumon.errors.raised import Raised
 from gpumon.errors.reading import FailureKind, LogFailure, NumberedLine
 from gpumon.errors.scan import LogBlock
-from gpumon.errors.tracebacks import CAUGHT_ABOVE, exceptions
+from gpumon.errors.signs import has_sign
+from gpumon.errors.tracebacks import exceptions
 
 _MAX_TEXT: Final = 400
 _MAX_LINES_PER_SIGN: Final = 512
@@ -25,8 +26,6 @@ _LINES_BEFORE: Final = 8
 _LINES_AFTER: Final = 4
 _LINES_ABOVE: Final = 5
 """Lines above a traceback, from the last one of an exception that caused this one."""
-_FAILED_TESTS, _ANNOUNCES, _METRIC = signs.sign("failed tests"), signs.sign("announces"), signs.sign("metric")
-_ITEM: Final = signs.sign("item of a loop")
 
 
 class FailureLines(NamedTuple):
@@ -95,9 +94,8 @@ def with_surroundings(failure: LogFailure, block: LogBlock, position: int) -> Lo
     rows = block.by_rank
     row = first = rows.rows[position]
     rank_rows = rows.of_rank(row)  # the lines of the same rank
-    if failure.raised is not None:  # those of its traceback are known
-        first -= failure.raised.row - failure.raised.first_row
-    before = range(max(rank_rows.start, first - (_LINES_BEFORE if failure.raised is None else _LINES_ABOVE)), first)
+    first -= failure.raised.row - failure.raised.first_row  # those of its traceback are known
+    before = range(max(rank_rows.start, first - (_LINES_ABOVE if failure.is_raised else _LINES_BEFORE)), first)
     near = chain(before, range(row, min(rank_rows.stop, row + _LINES_AFTER + 1)))
     around = () if failure.matches else tuple(numbered(block, rows.positions[other]) for other in near)
     return replace(failure, timestamp=timestamp_at(block, position), around=around)
@@ -183,13 +181,13 @@ def _add_others(block: LogBlock, covered: set[int], result: BlockFailures) -> No
         ended = signs.ended(line, text)
         if ended is not None:
             kind = FailureKind.ENDED
-        elif _FAILED_TESTS.is_in(text) or signs.is_reported_error(text):
+        elif has_sign("failed tests", text) or signs.is_reported_error(text):
             kind = FailureKind.REPORTED
-        elif signs.has_error_level(line) and not CAUGHT_ABOVE.is_in(line) and not _ITEM.is_in(text):
+        elif signs.has_error_level(line) and not (has_sign("caught above", line) or has_sign("item of a loop", text)):
             kind = FailureKind.LOGGED
         else:
             continue
-        if ended is None and _METRIC.is_in(text) and not _FAILED_TESTS.is_in(text):
+        if ended is None and has_sign("metric", text) and not has_sign("failed tests", text):
             continue
         failure = _failure(block, kind, position, safe_text(_with_announced(block, position), _MAX_TEXT))
         result.failures.append(FailureLines(position, position + 1, replace(failure, ended=ended), position))
@@ -199,8 +197,8 @@ def _with_announced(block: LogBlock, position: int) -> str:
     """A line, with the one below it if it only announces that, as those of CMake, R and jest do."""
     rows = block.by_rank
     row, text = rows.rows[position], block.texts[position].strip()
-    below = range(row + 1, min(row + _LINES_AFTER, rows.of_rank(row).stop)) if _ANNOUNCES.is_in(text) else ()
-    said = (rows.texts[other].strip() for other in below if not signs.WARNING.is_in(rows.lines[other]))
+    below = range(row + 1, min(row + _LINES_AFTER, rows.of_rank(row).stop)) if has_sign("announces", text) else ()
+    said = (rows.texts[other].strip() for other in below if not has_sign("warning", rows.lines[other]))
     announced = next(filter(None, said), "")
     return text if announced.startswith("Traceback") else f"{text} {announced}".strip()
 

@@ -18,8 +18,7 @@ from gpumon.errors.programs import PROGRAMS, signs_in
 from gpumon.errors.raised import TRACEBACK
 from gpumon.errors.rank import case_of, causes_of, fixes_of, names_of
 from gpumon.errors.scan import STAMPED_LINES, LogBlock
-from gpumon.errors.signs import WARNING, has_information_level
-from gpumon.errors.tracebacks import CAUGHT_ABOVE
+from gpumon.errors.signs import has_information_level, has_sign
 
 _MAX_FIXES: Final = 8
 """More are a list to search in, not an answer."""
@@ -175,7 +174,7 @@ def is_warning(block: LogBlock, hit: PatternHit) -> bool:
         return True
     is_announced = position > 0 and block.lines[position - 1].rstrip().endswith("Warning:")
     record = bisect_left(block.numbers, block.numbers[position])
-    is_marked = any(WARNING.pattern.search(block.lines[index]) for index in {position, record})
+    is_marked = any(has_sign("warning", block.lines[index]) for index in {position, record})
     return is_announced or is_marked or _is_ignored(block, position)
 
 
@@ -185,7 +184,7 @@ def _is_ignored(block: LogBlock, position: int) -> bool:
     for index in range(position - 1, max(0, position - _MAX_TRACEBACK_LINES), -1):
         line = block.lines[index]
         if TRACEBACK in line:
-            return CAUGHT_ABOVE.is_in(block.lines[index - 1])
+            return has_sign("caught above", block.lines[index - 1])
         if not line[prefix : prefix + 1].isspace():
             return False
     return False

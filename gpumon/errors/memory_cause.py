@@ -9,7 +9,7 @@ from gpumon.core.text_table import table
 from gpumon.core.units import bytes_text
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.memory_message import SIZES, MemoryMessage
-from gpumon.errors.signs import sign
+from gpumon.errors.signs import has_sign
 
 _LARGE_SHARE: Final = 0.02
 """A smaller share of the GPU is negligible: such a request is one of the many small ones that filled the GPU."""
@@ -29,9 +29,6 @@ The same number of bytes is left for this process's own context and libraries, i
 
 _PROGRESS: Final = lazy_pattern(r"(?<![\d/])(?P<done>\d{1,8})/\d{1,8} \[\d\d:\d\d")
 """How tqdm prints complete steps and all steps."""
-_PREPARATION: Final = sign("preparation")
-"""Labels of progress bars before a training run starts."""
-_LATER: Final = sign("later epoch")
 
 
 class MemoryCause(str, Enum):
@@ -55,8 +52,8 @@ def is_first_step(lines: Iterable[str]) -> bool:
     """Whether all progress bars in the lines around an error are at 0, except those of loading, in the first epoch."""
     texts = list(lines)
     bars = [(text[: match.start()], int(match["done"])) for text in texts for match in _PROGRESS.finditer(text)]
-    counts = [done for label, done in bars if not _PREPARATION.is_in(label)]
-    return bool(counts) and not any(counts) and not any(map(_LATER.is_in, texts))
+    counts = [done for label, done in bars if not has_sign("preparation", label)]
+    return bool(counts) and not any(counts) and not any(has_sign("later epoch", text) for text in texts)
 
 
 def _cause_of(message: MemoryMessage) -> MemoryCause:

@@ -12,6 +12,7 @@ from gpumon.errors.entry import ContextState
 from gpumon.errors.failures import is_lasting
 from gpumon.errors.raised import Raised
 from gpumon.errors.reading import FailureKind, LogFailure, Notice
+from gpumon.errors.signs import has_sign
 
 _MAX_SURVIVED: Final = 256
 _BUFFERED_CHARACTERS: Final = 10_000
@@ -26,8 +27,6 @@ _INFORMATION_WEIGHT: Final = 25
 _MIN_UNBUFFERED: Final = 10
 _OF_WARNING: Final = 5
 """How many lines of a logger a warning of Python counts."""
-_AFTER_CRASH: Final = signs.sign("after crash")
-_COMMAND_LINE, _TOOL = signs.sign("command line"), signs.sign("tool")
 _MAX_BEHIND_TOOL: Final = 3
 """Ordinary lines behind what a tool of a shell says; the script goes on with its next line."""
 
@@ -52,7 +51,6 @@ class OpenFailure:
     """A failure that the run has not survived so far."""
 
     failure: LogFailure
-    offset: int
     key: tuple[object, ...]
     lines: LinesBehind
     max_ordinary: float
@@ -61,14 +59,19 @@ class OpenFailure:
     logged: int = 0
 
     @property
+    def written(self) -> int:
+        """Characters behind it that may be of its rank."""
+        return self.lines.written - self.written_before
+
+    @property
     def is_uncaught(self) -> bool:
         """Whether it is an exception that ended its process, as far as its form shows."""
-        return self.failure.raised is not None and self.failure.raised.is_uncaught
+        return self.failure.raised.is_uncaught
 
     @property
     def is_caught(self) -> bool:
         """Whether it is an exception that did not end its process, as far as its form shows."""
-        return self.failure.raised is not None and not self.failure.raised.is_uncaught
+        return self.failure.is_raised and not self.is_uncaught
 
     def concerns(self, rank: int | None) -> bool:
         """Whether a line of a rank says something about it; lines without a rank may be of any."""
@@ -77,32 +80,12 @@ class OpenFailure:
     @property
     def ends(self) -> bool:
         """Whether it ended the program, so that what is started now is another run."""
-        return self.failure.kind is FailureKind.ENDED or self.is_uncaught or _COMMAND_LINE.is_in(self.failure.text)
-
-
-@dataclass(slots=True)
-class OutputBehind:
-    """What is printed behind the last failure, apart from stacks of a crash.
-
-    Attributes:
-        unbuffered: Lines of loggers, and warnings of Python: if a script had ended, another one wrote them.
-    """
-
-    lines: int = 0
-    written: int = 0
-    unbuffered: int = 0
-
-    def add(self, line: str) -> None:
-        """Counts a line."""
-        if not _AFTER_CRASH.is_in(line):
-            self.lines += 1
-            self.written += len(line)
-            self.unbuffered += _OF_WARNING if signs.is_python_warning(line) else signs.is_information(line)
+        return self.failure.kind is FailureKind.ENDED or self.is_uncaught or has_sign("command line", self.failure.text)
 
 
 def _max_ordinary(failure: LogFailure) -> float:
     """The ordinary lines that may follow behind an end; if it is certain, they prove nothing."""
-    if failure.kind is FailureKind.REPORTED and _TOOL.is_in(failure.text):
+    if failure.kind is FailureKind.REPORTED and has_sign("tool", failure.text):
         return _MAX_BEHIND_TOOL
     return _MAX_ORDINARY.get(failure.kind, inf)
 
@@ -127,40 +110,44 @@ class OpenFailures:
         self.has_ended = self.may_start = False
         self._ranks = ranks
         self._lines: dict[int | None, LinesBehind] = {}
-        self._output = OutputBehind()
+        self.output: Counter[str] = Counter()
+        """What is printed behind the last failure, apart from stacks of a crash: lines, characters, and what is not
+        buffered (lines of loggers, and warnings of Python): if a script had ended, another one wrote that."""
 
     @property
     def buffered(self) -> int:
         """Characters that may stand in buffers when a process ends."""
         return _BUFFERED_BY_RANKS if self._ranks else _BUFFERED_CHARACTERS
 
-    def fail(self) -> None:
-        """Counts what is printed behind the last failure from here on."""
-        self._output = OutputBehind()
-
-    def add(self, failure: LogFailure, offset: int, key: tuple[object, ...]) -> None:
+    def add(self, failure: LogFailure, key: tuple[object, ...]) -> None:
         """Adds a failure."""
         if not self.items:
             self._lines.clear()
         behind = self._lines.setdefault(failure.rank, LinesBehind())
         limit = behind.ordinary + _max_ordinary(failure)
-        behind.max_ordinary = min(behind.max_ordinary, limit)
-        self.items.append(OpenFailure(failure, offset, key, behind, limit, behind.written))
-        self.has_ended |= self.items[-1].ends
-        self.may_start |= self.has_ended or failure.kind is FailureKind.RAISED
+        self._keep_open(OpenFailure(failure, key, behind, limit, behind.written))
+
+    def _keep_open(self, item: OpenFailure) -> None:
+        self.items.append(item)
+        self.has_ended |= item.ends
+        self.may_start |= item.ends or item.failure.is_raised
+        item.lines.max_ordinary = min(item.lines.max_ordinary, item.max_ordinary)
 
     def count(self, line: str, rank: int | None) -> None:
         """Counts what is printed behind failures."""
         for lines in self._lines_of(rank):
             lines.written += len(line)
-        before = self._output.written
-        self._output.add(line)
-        if before <= _BUFFERED_BY_RANKS < self._output.written and self.is_going_on():
+        if has_sign("after crash", line):
+            return
+        unbuffered = _OF_WARNING if has_sign("python warning", line) else signs.is_information(line)
+        self.output.update(lines=1, characters=len(line), unbuffered=unbuffered)
+        is_much = self.output["characters"] - len(line) <= _BUFFERED_BY_RANKS < self.output["characters"]
+        if is_much and self.is_going_on():
             self.survive(bool)
 
     def ordinary(self, line: str, rank: int | None) -> None:
         """Counts a line that is neither progress nor a failure; one of a logger counts several times."""
-        if signs.is_python_warning(line):  # of a program that runs, whatever the shell could not run before
+        if has_sign("python warning", line):  # of a program that runs, whatever the shell could not run before
             self.survive(lambda item: item.concerns(rank) and signs.is_of_shell(item.failure.text))
         is_over, weight = False, _INFORMATION_WEIGHT if signs.is_information(line) else 1
         for lines in self._lines_of(rank):
@@ -176,14 +163,13 @@ class OpenFailures:
 
     def is_going_on(self) -> bool:
         """Whether a program printed more behind the last failure than one that ends does."""
-        failures, output = [item.failure for item in self.items], self._output
-        is_caught = bool(failures) and failures[-1].raised is not None and not self.has_ended
-        if output.written > self.buffered or (is_caught and output.lines > _MAX_BEHIND_CAUGHT):
+        failures, output = [item.failure for item in self.items], self.output
+        is_caught = bool(failures) and failures[-1].is_raised and not self.has_ended
+        if output["characters"] > self.buffered or (is_caught and output["lines"] > _MAX_BEHIND_CAUGHT):
             return not any(ends_process(failure) or failure.is_report for failure in failures)
-        if output.unbuffered < _MIN_UNBUFFERED or self._ranks:
+        if output["unbuffered"] < _MIN_UNBUFFERED or self._ranks:
             return False
-        raised = [failure.raised for failure in failures if not signs.is_of_shell(failure.text)]
-        return all(item is not None and item.is_of_script for item in raised)
+        return all(failure.raised.is_of_script for failure in failures if not signs.is_of_shell(failure.text))
 
     def survive(self, is_survived: Callable[[OpenFailure], bool]) -> None:
         """Closes the failures that the run survived."""
@@ -195,17 +181,13 @@ class OpenFailures:
             if is_survived(item):
                 self.counts.pop(item.key, None)
                 self.keep(item.failure)
-                continue
-            self.items.append(item)
-            self.has_ended |= item.ends
-            self.may_start |= self.has_ended or item.failure.kind is FailureKind.RAISED
-            item.lines.max_ordinary = min(item.lines.max_ordinary, item.max_ordinary)
+            else:
+                self._keep_open(item)
 
     def come_back(self, rank: int | None, raised: Raised) -> None:
         """Closes exceptions that the program caught, if it came to their outermost line again, as another one shows."""
         caught = [item for item in self.items if item.failure.rank == rank and item.is_caught]
-        entries = [item.failure.raised.entry for item in caught if item.failure.raised is not None]
-        if raised.entry is not None and raised.entry in entries:
+        if raised.entry is not None and raised.entry in [item.failure.raised.entry for item in caught]:
             self.survive(lambda item: item.is_caught and item.failure.rank == rank)
 
     def keep(self, failure: LogFailure) -> None:

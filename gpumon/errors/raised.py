@@ -8,13 +8,12 @@ from typing import Final, NamedTuple
 from gpumon.core.text import safe_text
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.scan import RankLines
-from gpumon.errors.signs import WARNING, progress, sign, starts
+from gpumon.errors.signs import has_sign, progress, sign, starts
 
 TRACEBACK: Final = "Traceback (most recent call last)"
 MODEL_CODE: Final = "transformers_modules"
 """The package in which transformers keeps code that came with a model."""
 
-LIBRARY, _NOT_MESSAGE = sign("library"), sign("not message")
 MAX_TEXT: Final = 400
 MAX_TRACEBACK_LINES: Final = 400
 MAX_MESSAGE_LINES: Final = 24
@@ -83,12 +82,19 @@ class Raised(NamedTuple):
     is_of_test: bool = False
 
     @property
+    def class_name(self) -> str:
+        """The class, without its module."""
+        return self.name.rpartition(".")[2]
+
+    @property
     def first_words(self) -> str:
         """The first line of the message, with the next one if it only announces that, such as how many were found."""
         first, *more = self.message.split("\n")
         return " ".join([first, *map(str.strip, more[:1])]) if first.endswith((":", " found.")) else first
 
 
+NOT_RAISED: Final = Raised("", "", 0, 0, 0)
+"""What stands for the exception of a failure that is none."""
 CLASS: Final = (
     r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|SystemExit|Timeout|TimeoutExpired|Failure|OutOfMemory"
     r"|NotFound|Unsupported|Violation)"
@@ -132,9 +138,9 @@ def message_at(rows: RankLines, row: int, start: int, first_row: int) -> tuple[s
             break
         if not text and (other + 1 >= stop or not rows.texts[other + 1].strip().startswith(_CONTINUATIONS)):
             break
-        if text.partition(" ")[0] in heads or progress(text) or WARNING.pattern.search(rows.lines[other]) is not None:
+        if text.partition(" ")[0] in heads or progress(text) or has_sign("warning", rows.lines[other]):
             break
-        if has_prefix is not _has_prefix(rows, other) or _NOT_MESSAGE.pattern.match(text) or starts(text):
+        if has_prefix is not _has_prefix(rows, other) or sign("not message").pattern.match(text) or starts(text):
             break
         parts.append(text)
         end = other + 1
@@ -177,7 +183,7 @@ def frame_at(stripped: str, rows: RankLines, row: int, base: int) -> TracebackFr
         line,
         safe_text("".join(functions).rstrip(","), MAX_TEXT),
         safe_text(code, MAX_TEXT) if is_code else "",
-        not LIBRARY.is_in(file),
+        not has_sign("library", file),
     )
 
 

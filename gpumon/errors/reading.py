@@ -15,10 +15,10 @@ from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match
 from gpumon.errors.operands import operands
 from gpumon.errors.prefixes import Timestamp
-from gpumon.errors.raised import Link, Raised, TracebackFrame
+from gpumon.errors.raised import NOT_RAISED, Link, Raised, TracebackFrame
 from gpumon.errors.ranks import RankWork
+from gpumon.errors.signs import has_sign
 
-_REPORTS, _FAILED_TESTS = signs.sign("report of another"), signs.sign("failed tests")
 _FILE_RANK: Final = lazy_pattern(
     r"(?:rank|worker|proc|node|task|log|stderr|stdout|^|[/\\_.-])[_.-]?(\d{1,5})(?=[/\\_.-]|$)"
 )
@@ -61,7 +61,7 @@ class LogFailure:
     text: str
     rank: int | None = None
     timestamp: Timestamp | None = None
-    raised: Raised | None = None
+    raised: Raised = NOT_RAISED
     ended: signs.Ended | None = None
     matches: tuple[Match, ...] = ()
     around: tuple[NumberedLine, ...] = ()
@@ -81,17 +81,17 @@ class LogFailure:
     @property
     def name(self) -> str:
         """The class of the exception."""
-        return "Error in the log" if self.raised is None else self.raised.name
+        return self.raised.name or "Error in the log"
+
+    @property
+    def is_raised(self) -> bool:
+        """Whether it is an exception."""
+        return self.kind is FailureKind.RAISED
 
     @property
     def frame(self) -> TracebackFrame | None:
         """The innermost frame in the user's own code, or else the innermost one."""
-        return None if self.raised is None else self.raised.frame or self.raised.raising
-
-    @property
-    def package(self) -> str:
-        """The installed package whose code raised it, on its own or through PyTorch; empty if none did."""
-        return "" if self.raised is None else self.raised.package
+        return self.raised.frame or self.raised.raising
 
     @property
     def operands(self) -> list[str]:
@@ -106,18 +106,17 @@ class LogFailure:
     @property
     def is_of_tests(self) -> bool:
         """Whether a program that runs tests reports it, as an exception or in its last line."""
-        is_summary = self.kind is FailureKind.REPORTED and _FAILED_TESTS.is_in(self.text)
-        return is_summary or (self.raised is not None and self.raised.is_of_test)
+        return self.raised.is_of_test or (self.kind is FailureKind.REPORTED and has_sign("failed tests", self.text))
 
     @property
     def is_linked(self) -> bool:
         """Whether it is an exception that was raised from the one above it."""
-        return self.raised is not None and self.raised.link is not Link.NONE
+        return self.raised.link is not Link.NONE
 
     @property
     def is_report(self) -> bool:
         """Whether it is an exception that reports the failure of another process."""
-        return self.raised is not None and _REPORTS.is_in(self.raised.name)
+        return has_sign("report of another", self.raised.name)
 
 
 class Notice(NamedTuple):

@@ -24,11 +24,6 @@ _MIN_OBJECT: Final = 7
 _NOT_A_NUMBER: Final = lazy_pattern(r"(?i)\b(?:nan|inf|non-?finite)\b")
 
 
-def class_of(failure: LogFailure) -> str:
-    """The class of an exception, without its module."""
-    return "" if failure.raised is None else failure.raised.name.rpartition(".")[2]
-
-
 def are_of_one_rank(one: LogFailure, other: LogFailure) -> bool:
     """Whether both may be of one rank."""
     return one.rank is None or other.rank is None or one.rank == other.rank
@@ -58,8 +53,8 @@ def follows(failure: LogFailure, earlier: LogFailure) -> bool:
 def may_lead_to(notice: Match, root: LogFailure) -> bool:
     """Whether a notice may be the reason of a failure: it is of a kind that ends programs later, or names the same."""
     known = LogFailure(FailureKind.KNOWN, notice.line, notice.text, notice.rank, matches=(notice,))
-    package = "" if root.raised is None or len(root.raised.package) < _MIN_OBJECT else root.raised.package
-    is_named = bool(package) and package in notice.text
+    package = root.raised.package
+    is_named = len(package) >= _MIN_OBJECT and package in notice.text
     is_named = is_named or _is_about_the_same(root, known) or shares_name(notice, root)
     is_later = notice.error.is_leading and not notice.error.is_echo
     return is_later or (are_of_one_rank(known, root) and is_named)
@@ -85,4 +80,4 @@ def _may_be_hardware(failure: LogFailure) -> bool:
     """Whether a failure can follow from one of the GPU: not if it is about the values or the memory of the program."""
     if failure.match is not None:
         return failure.match.error.context not in {ContextState.ALIVE, ContextState.RESET}
-    return class_of(failure) not in PROBES
+    return failure.raised.class_name not in PROBES

@@ -33,13 +33,8 @@ from gpumon.errors.raised import (
     raising_package,
 )
 from gpumon.errors.scan import LogBlock, RankLines
-from gpumon.errors.signs import sign
+from gpumon.errors.signs import has_sign, sign
 
-_OUTERMOST: Final = sign("outermost")
-CAUGHT_ABOVE: Final = sign("caught above")
-"""Above the traceback of an exception that does not end the program."""
-
-_INNER, _REPEATS, _THREAD = sign("inner"), sign("repeats"), sign("thread")
 _MAX_STACK_LINES: Final = 100
 _STOPPED: Final = "^C"
 """What a terminal shows where ctrl+c was pressed."""
@@ -215,12 +210,12 @@ def _raised(
     link = _link(rows, header, previous)
     before = rows.texts[header].partition(TRACEBACK)[0]
     own = next((frame for frame in reversed(frames) if frame.is_own), None)
-    is_caught = CAUGHT_ABOVE.is_in(above) and (own is None or not _THREAD.is_in(above))  # others need what it does
+    is_caught = has_sign("caught above", above) and (own is None or not has_sign("thread", above))  # others need it
     is_plain = (not before or "%|" in before) and not is_caught
     is_logged = _LOGGED.search(rows.lines[header]) is not None or (
         _REPORTED.search(above) is not None and link is Link.NONE and not rows.lines[header].startswith("[rank")
     )
-    outermost = not frames or (_OUTERMOST.is_in(frames[0].function) and frames[0].file != "<string>")
+    outermost = not frames or (has_sign("outermost", frames[0].function) and frames[0].file != "<string>")
     script = next((frame for frame in frames if not frame.function.startswith("_run_")), None)  # below that of -m
     return Raised(
         safe_text(match[1], MAX_TEXT),
@@ -248,15 +243,16 @@ def _above(rows: RankLines, row: int) -> str:
 
 
 def _link(rows: RankLines, header: int, previous: Raised | None) -> Link:
-    rank, is_inner = rows.of_rank(header), _INNER.is_in(rows.texts[header])
+    rank, is_inner = rows.of_rank(header), has_sign("inner", rows.texts[header])
     start = max(rank.start, header - 4)
     if previous is None or previous.end_row < start or previous.row not in rank:
         return Link.INNER if is_inner else Link.NONE
     above = "\n".join(rows.texts[max(start, previous.row + 1) : header])
     if DIRECT in above or DURING in above:
         return Link.DIRECT if DIRECT in above else Link.DURING
-    is_inner = is_inner or _INNER.pattern.search(above) is not None
-    return Link.INNER if is_inner or _REPEATS.pattern.search(f"{previous.name}: {previous.message}") else Link.NONE
+    is_inner = is_inner or sign("inner").pattern.search(above) is not None
+    is_inner = is_inner or sign("repeats").pattern.search(f"{previous.name}: {previous.message}") is not None
+    return Link.INNER if is_inner else Link.NONE
 
 
 def _frames_above(rows: RankLines, row: int, lines: int) -> range:

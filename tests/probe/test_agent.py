@@ -685,8 +685,13 @@ def test_a_stopped_probe_writes_no_file_and_does_not_start_in_children(tmp_path:
     code = f"""
 import os, torch
 from gpumon import probe
-torch.cuda.allocate(0, 1)
-probe.stop()
+threads = set()
+for _ in range(100):
+    probe.start()
+    torch.cuda.allocate(0, 1)
+    probe.stop()
+    threads.add(len(os.listdir("/proc/self/task")))
+assert threads == {{1}}, "Python counts them when the program forks"
 try:
     torch.cuda.allocate(0, {100 * GIB})
 except torch.OutOfMemoryError:

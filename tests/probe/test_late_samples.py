@@ -80,7 +80,7 @@ def test_nothing_to_correct() -> None:
 
 
 PROGRAM = """
-import time, torch, threading
+import time, torch
 torch.cuda.allocate(0, 1)
 def metric():
     until = time.perf_counter() + 0.02
@@ -88,49 +88,43 @@ def metric():
         pass
 def operator():
     time.sleep(0.002)  # without the GIL
-def compete():
-    while True:
-        until = time.perf_counter() + 0.004
-        while time.perf_counter() < until:
-            pass
-        time.sleep(0.002)
-if {competes}:
-    threading.Thread(target=compete, daemon=True).start()
 print("ready", flush=True)
-in_operator, since = 0.0, time.perf_counter()
-while time.perf_counter() < since + 4.5:
+steps, in_operator, since, used = 0, 0.0, time.perf_counter(), time.process_time()
+while time.perf_counter() < since + 2.8:
     metric()
     start = time.perf_counter()
     operator()
     in_operator += time.perf_counter() - start
-print(in_operator / (time.perf_counter() - since), flush=True)
+    steps += 1
+took = time.perf_counter() - since
+print(in_operator / took, 1 - (time.process_time() - used + 0.002 * steps) / took, flush=True)
 """
 
 
-def observed_shares(tmp_path: Path, *, competes: bool) -> tuple[float, float]:
-    """The share of samples in the operator, and the share of time."""
-    with running(tmp_path, PROGRAM.format(competes=competes)) as program:
+def observed_shares(tmp_path: Path) -> tuple[float, float, float]:
+    """The share of samples in the operator, its share of time, and the share of time that other processes took."""
+    with running(tmp_path, PROGRAM) as program:
         assert program.hear() == "ready"
         probe = program.probe()
         probe.until("statistics")
-        samples = probe.ask("observe", milliseconds=3500, hertz=100)["samples"]
+        samples = probe.ask("observe", milliseconds=2000, hertz=100)["samples"]
         seen = sum(count for frames, count in samples["stacks"] if frames and frames[0][2] == "operator")
-        share = float(program.hear())
+        share, lost = map(float, program.hear().split())
     assert complaints(tmp_path) == ""
-    return seen / samples["samples_count"], share
+    return seen / samples["samples_count"], share, lost
 
 
 def test_an_operator_after_python_has_its_share(tmp_path: Path) -> None:
     """Without the correction its share would be 0.2 too high: the switch interval of 5 ms, in steps of 22 ms.
 
-    Another process that takes the CPU in the middle of some steps may disturb a try, but not every one.
+    Other processes that take the CPU in the middle of steps disturb it; on a busy host the best of three tries counts.
     """
     pytest.importorskip("resource", reason="it counts the switches of a thread")
-    differences: list[float] = []
-    while not differences or (differences[-1] > 0.09 and len(differences) < 3):
-        seen, share = observed_shares(tmp_path, competes=False)
-        differences.append(abs(seen - share))
-    assert differences[-1] <= 0.09, differences
+    excesses: list[float] = []
+    while not excesses or (excesses[-1] > 0.0 and len(excesses) < 3):
+        seen, share, lost = observed_shares(tmp_path)
+        excesses.append(abs(seen - share) - 0.09 - lost / 3)
+    assert min(excesses) <= 0.0, excesses
 
 
 def test_other_threads_are_those_of_python() -> None:

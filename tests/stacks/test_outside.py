@@ -18,8 +18,7 @@ PROGRAM = """
 import time
 class Loop:
     def wait(self):
-        print(flush=True)
-        time.sleep(60)
+        print(flush=True), time.sleep(60)
 
 Loop().wait()
 """
@@ -42,7 +41,7 @@ def program(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
 @has_py_spy
 def test_the_main_thread_at_one_moment_and_over_a_time(program: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
     path = str(tmp_path / "loop;1 (a).py")
-    frames = (StackFrame(path, 6, "wait"), StackFrame(path, 8, "<module>"))
+    frames = (StackFrame(path, 5, "wait"), StackFrame(path, 7, "<module>"))
     (thread,) = read_threads(program.pid)
     assert (thread.is_main, thread.native_id, thread.frames) == (True, program.pid, frames)
     samples = sample_main_thread(program.pid, 1.0, 20)

@@ -9,8 +9,6 @@ from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.signs import sign
 
 _BUS: Final = lazy_pattern(r"[\da-fA-F]{4,8}:[\da-fA-F]{2}:[\da-fA-F]{2}")
-_PLAIN_TYPE: Final = sign("plain type")
-"""Types that only contain values. Others are not named in code to copy: a checkpoint may name what runs a command."""
 
 
 def address(values: Values) -> Mapping[str, str]:
@@ -30,4 +28,5 @@ def free_share(values: Values, _: str) -> Mapping[str, str]:
 def plain_type(values: Values, _: str) -> Mapping[str, str]:
     """The type in a checkpoint and its module, as `plain_type` and `type_module`, if it only contains values."""
     name = str(values.get("type", ""))
-    return {"plain_type": name, "type_module": name.rpartition(".")[0]} if _PLAIN_TYPE.pattern.fullmatch(name) else {}
+    is_plain = sign("plain type").pattern.fullmatch(name) is not None
+    return {"plain_type": name, "type_module": name.rpartition(".")[0]} if is_plain else {}

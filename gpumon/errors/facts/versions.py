@@ -14,9 +14,6 @@ from gpumon.errors.signs import sign
 
 Facts = Mapping[str, str]
 
-_ADDED_CLASS: Final = sign("added to transformers")
-"""A name of transformers that is missing because it is newer than the installed version; other names were removed."""
-
 
 def _rows(kind: str) -> Mapping[str, str]:
     """The rows of a kind of `versions.txt`: the first word of each, and the rest."""
@@ -58,7 +55,7 @@ def missing_name(values: Values, _: str) -> Facts:
         return {"advice": "newer torch", "place": place}
     if module == "transformers.models" and name.islower():
         return {"advice": "newer model", "place": place}
-    if module.startswith("transformers") and _ADDED_CLASS.pattern.fullmatch(name) is not None:
+    if module.startswith("transformers") and sign("added to transformers").pattern.fullmatch(name) is not None:
         return {"advice": "newer", "package": "transformers", "place": place}
     if caller:
         is_own_part = caller == module.split(".", maxsplit=1)[0] and ("._" in module or not name)

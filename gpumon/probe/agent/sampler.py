@@ -41,8 +41,6 @@ _LONG_WAIT_SECONDS = 1.0
 _LONG_WAIT_AFTER_SECONDS = 60.0
 """Interval of the checks whether the program has initialized CUDA: short at first, long from a minute on."""
 _SOCKET_CHECK_SECONDS = 10.0
-_OWN_THREADS = 2
-"""The main thread and the probe's."""
 _THREAD_END_SECONDS = 0.0001
 _FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 """Signals that the probe's thread itself would cause; the kernel kills a process with such a fault blocked."""
@@ -78,6 +76,7 @@ class Sampler:
         self._is_stopping = False
         self.is_pausing = False
         self._has_ended = _thread.allocate_lock()
+        self._task = ""  # what the kernel has of the thread
         self._wakeup: tuple[OwnedSocket, OwnedSocket] | None = None
         self._started_at = time.monotonic()
         self._next_sample = 0.0
@@ -127,17 +126,13 @@ class Sampler:
         Args:
             timeout_seconds: Longest time to wait for the end.
         """
-        is_running = self._wakeup is not None and self._has_ended.locked()
-        if not is_running or self._is_stopping or self.is_pausing or _threads_count() > _OWN_THREADS:
+        if self._wakeup is None or not self._has_ended.locked() or self._is_stopping or self.is_pausing:
             return
-        assert self._wakeup is not None
+        if len(os.listdir("/proc/self/task")) > 2:  # the main thread and the probe's
+            return
         self.is_pausing = True
         self._wakeup[1].get().send(b"!")
-        if not self._has_ended.acquire(timeout=timeout_seconds):
-            self.is_pausing = False
-        deadline = time.monotonic() + timeout_seconds
-        while self.is_pausing and _threads_count() == _OWN_THREADS and time.monotonic() < deadline:
-            time.sleep(_THREAD_END_SECONDS)  # the thread has run its last bytecode
+        self.is_pausing = self._await_end(timeout_seconds)
 
     def resume(self) -> None:
         """Start the thread again.
@@ -173,8 +168,16 @@ class Sampler:
                 self._has_ended.release()
             with suppress(OSError, ProbeEndedError):
                 self._wakeup[1].get().send(b"!")
-            self._has_ended.acquire(timeout=timeout_seconds)
+            self._await_end(timeout_seconds)
             self.server.remove_file()
+
+    def _await_end(self, timeout_seconds: float) -> bool:
+        """Wait until the kernel no longer counts the thread, after its last bytecode; return whether it ended."""
+        deadline = time.monotonic() + timeout_seconds
+        has_ended = self._has_ended.acquire(timeout=timeout_seconds)
+        while os.path.exists(self._task) and time.monotonic() < deadline:
+            time.sleep(_THREAD_END_SECONDS)
+        return has_ended
 
     def abandon(self) -> None:
         """Close the descriptors that a forked child has inherited; the thread itself does not exist in the child."""
@@ -198,6 +201,7 @@ class Sampler:
         """
         try:
             _require_own_thread(starter)
+            self._task = f"/proc/self/task/{_thread.get_native_id()}"
             self._wait_for_torch(wakeup)
             if self.server.path is None and not self.is_pausing:
                 self.server.open()
@@ -356,11 +360,6 @@ class Sampler:
                     self._next_sample = min(self._next_sample, time.monotonic() + client.interval)
             else:
                 self.requests.begin(client, request)
-
-
-def _threads_count() -> int:
-    """The number of threads, as the kernel counts them."""
-    return len(os.listdir("/proc/self/task"))
 
 
 def _require_own_thread(starter: int) -> None:

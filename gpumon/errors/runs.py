@@ -1,0 +1,218 @@
+"""Reads the runs of a log: the failures that the last one has not survived so far, and whether what follows is a run.
+
+Progress, information of loggers and other lines behind a failure show whether its process went on.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from gpumon.errors import signs
+from gpumon.errors.failures import FailureLines, with_surroundings, with_values
+from gpumon.errors.match import timestamp_at
+from gpumon.errors.open_failures import OpenFailure, OpenFailures, ends_process
+from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, Run
+from gpumon.errors.scan import LogBlock
+from gpumon.errors.signs import has_sign
+
+MAX_OPEN: Final = 4096
+"""Open failures that are kept: those of thousands of ranks, each with its own."""
+NO_DIGITS: Final = str.maketrans("", "", "0123456789")
+_MAX_RUNS: Final = 256
+_MAX_BEHIND_STOP: Final = 100
+"""Lines behind an interruption from the keyboard from which on an exception is of another start."""
+_MAX_ECHOED: Final = 64
+"""Times that the same error of the same rank is read while it is open; after that, it is only counted."""
+_MIN_PROGRESS: Final = 3
+_MIN_PROGRESS_OF_OTHERS: Final = 20
+_LATER_SECONDS: Final = 60.0
+_MAX_MESSAGE_LINES: Final = 16
+_LINES_BACK: Final = 40
+_FIRST_LINES: Final = 20
+"""Lines with which a log begins; a program that is started again prints them again."""
+_MIN_LETTERS: Final = 8
+"""Letters of a first line that differs from those of other programs."""
+_MIN_AGAIN: Final = 2
+_MAX_PASTED_LINES: Final = 12
+_MAX_LINES_BEFORE: Final = 512
+
+
+class RunReader:
+    """Reads the failures of the blocks of a log, and the lines behind them."""
+
+    def __init__(self, reading: LogReading) -> None:
+        self._reading = reading
+        self._open = OpenFailures(reading.ranks)
+        self._start = 1
+        self._reached: dict[tuple[int | None, str], int] = {}
+        self._first_lines: set[str] | None = None
+        self._again = 0
+
+    def add(self, block: LogBlock, failures: Sequence[FailureLines]) -> None:
+        """Reads a block."""
+        if self._first_lines is None:
+            lasting = (item for item in failures if item.failure and not signs.is_of_shell(item.failure.text))
+            texts = block.texts[: min((_FIRST_LINES, *(item.start for item in lasting)))]
+            self._first_lines = {_shape(text) for text in texts if signs.progress(text) is None}
+        position = block.first
+        for start, stop, failure, place in (*failures, FailureLines(block.end, block.end, None, block.end)):
+            for behind in range(position, min(start, block.end)) if self._open.items else ():
+                if self._open.items and block.lines[behind].strip():
+                    self._read_line(block, behind)
+            if failure is not None:
+                self._fail(failure, block, start, place)
+            position = max(position, stop)
+
+    def end(self, last_words: Callable[[], list[LogFailure]]) -> list[Notice]:
+        """Ends the last run; what its last lines say counts if no failure is open.
+
+        Returns:
+            The failures that any run survived.
+        """
+        reading = self._reading
+        if self._open.is_going_on():
+            self._open.survive(bool)
+        self._split()
+        reading.open = [item.failure for item in self._open.items] or last_words()
+        reading.runs.append(Run(self._start, reading.lines, reading.open[-1] if reading.open else None))
+        return self._open.survived
+
+    def _split(self) -> None:
+        """Makes a run of each script that ended with an exception: without ranks, one starts after another ended."""
+        failures = [item.failure for item in self._open.items]
+        if self._reading.ranks or any(item.is_report or item.is_echo or item.ended is not None for item in failures):
+            return
+        ends = [item for item in self._open.items if item.is_uncaught and item.failure.raised.is_of_script]
+        for end in [item for item in ends[1:] if not item.failure.is_linked]:
+            start = self._open.items.index(end)
+            self._open.items, later = self._open.items[:start], self._open.items[start:]
+            self._restart(end.failure.first_line)
+            self._open.items = later
+
+    def _fail(self, failure: LogFailure, block: LogBlock, position: int, place: int) -> None:
+        """Adds a failure, whose first line and the one that names it are given, to those that are open."""
+        self._open.output.clear()
+        raised, known = failure.raised, failure.text[:80].translate(NO_DIGITS)
+        key = (failure.kind, raised.name, failure.match.error.id if failure.match else known, failure.rank)
+        count = self._open.counts[key]
+        self._open.counts[key] += 1
+        is_continued = bool(count) and failure.kind is FailureKind.KNOWN and self._continues(failure, key)
+        if is_continued or count >= _MAX_ECHOED or len(self._open.items) >= MAX_OPEN:
+            return
+        if raised.is_caught:
+            before = block.lines[max(0, position - _MAX_LINES_BEFORE) : position]
+            is_late = failure.first_line > _MAX_PASTED_LINES and has_sign("ignored", "".join(before[-2:]))
+            if is_late or any(signs.progress(line) is not None for line in before):  # it worked, and goes on
+                self._open.keep(failure)
+                return
+        if self._is_of_next_run(failure):
+            self._restart(failure.first_line)
+        if failure.is_raised and not (raised.is_uncaught or failure.is_echo or failure.is_linked):
+            self._open.come_back(failure.rank, raised)
+        if not self._open.items and failure.kind not in {FailureKind.LOGGED, FailureKind.REPORTED}:
+            self._look_back(block, position)
+        self._open.add(with_surroundings(failure, block, place), key)
+
+    def _is_of_next_run(self, failure: LogFailure) -> bool:
+        """Whether an exception ends another run: one ended the rank already, and much was printed since."""
+        ended = [item for item in self._open.items if item.is_uncaught and item.failure.rank == failure.rank]
+        stopped = (item.failure.line for item in ended if item.failure.name == "KeyboardInterrupt")
+        if any(failure.line - line > _MAX_BEHIND_STOP for line in stopped):
+            return failure.is_raised and not failure.is_linked
+        is_end = failure.raised.is_uncaught and not failure.is_echo and not failure.is_report
+        return is_end and any(item.written > self._open.buffered for item in ended)
+
+    def _continues(self, failure: LogFailure, key: tuple[object, ...]) -> bool:
+        """Whether a line continues the message of an open failure, to which its values then belong."""
+        item = next((item for item in reversed(self._open.items) if item.key == key), None)
+        if item is None or failure.line - item.failure.line > _MAX_MESSAGE_LINES:
+            return False
+        first, *others = item.failure.matches
+        item.failure = replace(item.failure, matches=(with_values(first, failure.matches[0]), *others))
+        return True
+
+    def _look_back(self, block: LogBlock, position: int) -> None:
+        """Remembers how far the run was before a failure, so that a repeated line is no progress."""
+        self._reached.clear()
+        for index in range(max(0, position - _LINES_BACK), position + 1):
+            step = signs.progress(block.lines[index])
+            if step is not None and step.number is not None:
+                self._reached[block.ranks[index], step.key] = step.number
+
+    def _read_line(self, block: LogBlock, position: int) -> None:
+        """Reads a line behind failures."""
+        line, rank, last = block.lines[position], block.ranks[position], self._open.items[-1].failure
+        if has_sign("output below", last.text):  # what stands below is older
+            return
+        is_indented = line[0].isspace()
+        if not is_indented:
+            self._open.count(line, rank)
+        if not self._open.items or last.is_of_tests:  # what tests print is no progress
+            return
+        if has_sign("restart", line) or (self._open.may_start and self._starts(block, position)):
+            self._restart(block.numbers[position])
+        elif signs.is_success(line):
+            self._open.survive(lambda item: item.concerns(rank))
+        elif (step := signs.progress(line)) is not None:
+            self._progress(step, block, position)
+        elif not is_indented:
+            self._open.ordinary(line, rank)
+
+    def _starts(self, block: LogBlock, position: int) -> bool:
+        """Whether a program is started: a shell says so, or a log without ranks begins again with its first lines."""
+        shape = _shape(block.texts[position])
+        is_again = not self._reading.ranks and shape in (self._first_lines or ())
+        self._again += is_again and sum(map(str.isalpha, shape)) >= _MIN_LETTERS
+        return self._again >= _MIN_AGAIN or (self._open.has_ended and signs.starts(block.texts[position]))
+
+    def _progress(self, step: signs.WorkLine, block: LogBlock, position: int) -> None:
+        number, rank = block.numbers[position], block.ranks[position]
+        ended = (item.failure for item in self._open.items if item.failure.kind is FailureKind.ENDED)
+        if any("local_rank" in failure.text for failure in ended):
+            self._restart(number)  # torchrun says that a rank failed and ends all others, so other ones do this
+            return
+        if step.number is not None:
+            before = self._reached.get((rank, step.key))
+            is_again = before is not None and step.number <= 1 < before and step.key != "bar"
+            if is_again and self._open.has_ended:
+                self._restart(number)
+                return
+            if before is not None and step.number <= before and not is_again:
+                return
+            self._reached[rank, step.key] = step.number
+        for item in self._open.items:
+            item.progress += item.concerns(rank)
+            item.logged += item.concerns(rank) and signs.is_information(block.lines[position])
+        self._open.survive(lambda item: item.concerns(rank) and self._goes_on(item, step, block, position))
+
+    def _goes_on(self, item: OpenFailure, step: signs.WorkLine, block: LogBlock, position: int) -> bool:
+        """Whether progress shows that a failure did not end its process."""
+        failure = item.failure
+        is_next = failure.is_raised and item.written <= len(block.lines[position])
+        if step.key == signs.DONE and (is_next or ends_process(failure)):  # what only says that the program is done
+            return False
+        if failure.rank is not None and block.ranks[position] is None and item.progress < _MIN_PROGRESS_OF_OTHERS:
+            return False
+        if not item.is_uncaught or step.key == signs.ANSWERED:
+            return True
+        timestamp = None if failure.timestamp is None else timestamp_at(block, position)
+        if timestamp is not None and failure.timestamp is not None and timestamp.clock is failure.timestamp.clock:
+            return timestamp.seconds - failure.timestamp.seconds > _LATER_SECONDS
+        is_flushed = item.logged >= _MIN_PROGRESS or item.written > self._open.buffered
+        return item.progress >= _MIN_PROGRESS and is_flushed
+
+    def _restart(self, number: int) -> None:
+        """Starts a new run; what ended the one before is no cause of how this one ends."""
+        if len(self._reading.runs) < _MAX_RUNS:
+            self._reading.runs.append(Run(self._start, number - 1, self._open.items[0].failure))
+        self._open.clear()
+        self._reached.clear()
+        self._again = 0
+        self._start = number
+        self._reading.first_failed_rank = None
+        self._reading.works.clear()
+
+
+def _shape(text: str) -> str:
+    """A line without what differs from run to run."""
+    return text.strip().translate(NO_DIGITS)
