@@ -96,7 +96,8 @@ class LogFailure:
     @property
     def operands(self) -> list[str]:
         """The values in the user's line that failed; none if it is a package that computes with others."""
-        return operands(self.frame.code) if self.frame is not None and self.frame.is_own and not self.package else []
+        is_own = self.frame is not None and self.frame.is_own and not self.raised.package
+        return operands(self.frame.code) if self.frame is not None and is_own else []
 
     @property
     def is_echo(self) -> bool:
