@@ -288,11 +288,11 @@ def _bare_exceptions(
             near = _frames_above(rows, row, _LINES_OF_SYNTAX if is_syntax else LINES_OF_PLACE)
         near = range(0) if row in mixed else near
         frames = [frame for other in near if (frame := frame_at(rows.texts[other], rows, other, 0)) is not None]
-        frame = next((frame for frame in frames if frame.is_own), frames[0] if frames else None)
-        is_script = is_syntax and frame is not None and frame.is_own
+        own = next((frame for frame in frames if frame.is_own), None)
+        is_script = is_syntax and own is not None
         is_end = is_script or bool(match["thrown"] or match["fatal"])
         yield Raised(
-            *(safe_text(name, MAX_TEXT), message, row, row, last_end, frame, frame),
+            *(safe_text(name, MAX_TEXT), message, row, row, last_end, own, frames[0] if frames else None),
             is_uncaught=is_end,
             is_of_script=is_script,
         )
