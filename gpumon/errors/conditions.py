@@ -14,11 +14,12 @@ A condition consists of atoms, joined by `and`, `or`, `not` and parentheses:
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from math import nan
+from typing import Final, NamedTuple, TypeVar
 
 from gpumon.errors.entry import Values
 from gpumon.errors.lazy_pattern import lazy_pattern
-from gpumon.errors.programs import PROGRAMS
+from gpumon.errors.programs import named_program
 
 
 class Case(NamedTuple):
@@ -40,13 +41,14 @@ class Case(NamedTuple):
 _WITHOUT_PYTORCH: Final = frozenset({"JAX", "llama.cpp", "LMDeploy"})
 """Programs in whose processes fixes that call PyTorch cannot be applied."""
 _Test = Callable[[Case], bool]
+_Part = TypeVar("_Part")
 NAMED: Final[Mapping[str, _Test]] = {
     "only killed": lambda case: case.text.strip() == "Killed",
-    "a model server": lambda case: case.program in PROGRAMS and PROGRAMS[case.program].ends_itself,
-    "no command": lambda case: case.program not in PROGRAMS or not PROGRAMS[case.program].command,
-    "own kernels": lambda case: case.program not in PROGRAMS or not PROGRAMS[case.program].has_kernels,
+    "a model server": lambda case: named_program(case.program).ends_itself,
+    "no command": lambda case: not named_program(case.program).command,
+    "own kernels": lambda case: not named_program(case.program).has_kernels,
     "with PyTorch": lambda case: case.program not in _WITHOUT_PYTORCH,
-    "trains": lambda case: case.program not in PROGRAMS or PROGRAMS[case.program].trains,
+    "trains": lambda case: named_program(case.program).trains,
 }
 """Conditions that need more than a comparison."""
 _COMPARISONS: Final[Mapping[str, Callable[[str, Sequence[str]], bool]]] = {
@@ -97,18 +99,20 @@ class FixCondition:
         return re.sub(r"\\([\"\\])", r"\1", token[1:-1]) if token.startswith('"') and len(token) > 1 else token
 
     def _any(self) -> _Test:
-        parts = [self._all()]
-        while self._next() == "or":
-            self._take()
-            parts.append(self._all())
+        parts = self._joined("or", self._all)
         return parts[0] if len(parts) == 1 else lambda case: any(part(case) for part in parts)
 
     def _all(self) -> _Test:
-        parts = [self._atom()]
-        while self._next() == "and":
-            self._take()
-            parts.append(self._atom())
+        parts = self._joined("and", self._atom)
         return parts[0] if len(parts) == 1 else lambda case: all(part(case) for part in parts)
+
+    def _joined(self, word: str, part: Callable[[], _Part]) -> list[_Part]:
+        """The parts between which a word stands."""
+        parts = [part()]
+        while self._next() == word:
+            self._take()
+            parts.append(part())
+        return parts
 
     def _atom(self) -> _Test:
         word = self._take()
@@ -128,13 +132,13 @@ class FixCondition:
         """What the log or its message has, where it is from, or a named condition."""
         if word in {"text", "log"} and self._next() == "has":
             self._take()
-            names = self._list()
+            names = self._joined(",", self._take)
             if word == "text":
                 return lambda case: any(name in case.text for name in names)
             self.signs += names
             return lambda case: not case.signs.isdisjoint(names)
         if word in {"program", "platform"}:
-            names = self._list()
+            names = self._joined(",", self._take)
             self.programs += names if word == "program" else []
             return lambda case: getattr(case, word) in names
         while self._next() not in _JOINTS:
@@ -147,36 +151,24 @@ class FixCondition:
         operator = self._take()
         if operator == "exists":
             return lambda case: slot in case.values
-        wanted = self._list()
+        wanted = self._joined(",", self._take)
         if operator in _COMPARISONS:
             compared = _COMPARISONS[operator]
             return lambda case: compared(str(case.values.get(slot, "")), wanted)
         if operator not in {"<", ">"}:
             raise self._error("no comparison", operator)
         limit, sign = wanted[0], 1 if operator == ">" else -1
-
-        def compares(case: Case) -> bool:
-            limits = _numbers(case.values.get(limit[1:-1]) if limit.startswith("{") else limit)
-            numbers = _numbers(case.values.get(slot))
-            return any(sign * number > sign * other for number in numbers for other in limits)
-
-        return compares
-
-    def _list(self) -> list[str]:
-        items = [self._take()]
-        while self._next() == ",":
-            self._take()
-            items.append(self._take())
-        return items
+        other = limit[1:-1] if limit.startswith("{") else ""
+        return lambda case: sign * _number(case.values.get(slot)) > sign * _number(case.values.get(other, limit))
 
 
 condition: Final = lru_cache(maxsize=1024)(FixCondition)
 """Reads a condition, each text once."""
 
 
-def _numbers(value: int | str | None) -> Sequence[float]:
-    """The number that a value is, if it is one."""
+def _number(value: int | str | None) -> float:
+    """The number that a value is; what is none is neither less nor more than any other."""
     try:
-        return [] if value is None else [float(value)]
+        return nan if value is None else float(value)
     except ValueError:
-        return []
+        return nan

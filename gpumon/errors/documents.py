@@ -20,12 +20,12 @@ _OF_ERROR: Final = ("id", "section", "title", "summary", "is_echo", "empty_cache
 
 def explanation_document(explanation: Explanation) -> dict[str, Any]:
     """The known errors of a log, the cause first, and the last unknown one."""
-    unknown, reading, root = explanation.unknown, explanation.reading, explanation.root
+    reading, root = explanation.reading, explanation.root
     document = {
         "schema": _SCHEMA,
         "lines": explanation.lines,
         "matches": [_match_document(match) for match in explanation.matches],
-        "unknown": None if unknown is None else _unknown_document(unknown, is_cause=explanation.cause is None),
+        "unknown": explanation.unknown and _unknown_document(explanation.unknown),
         "last_lines": _lines(explanation.last_lines),
         "answer": asdict(explanation.answer),
     }
@@ -37,13 +37,13 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
             {"first_line": run.first_line, "last_line": run.last_line, "failed": run.failure is not None}
             for run in reading.runs
         ],
-        "ending": None if root is None else _failure_document(root.end),
-        "chain": [] if root is None else [_failure_document(failure) for failure in root.chain],
+        "ending": root and _failure_document(root.end),
+        "chain": list(map(_failure_document, root.chain if root else ())),
         "notices": [
-            {"line": notice.line, "title": notice.title, "id": notice.match.error.id if notice.match else None}
+            {"line": notice.line, "title": notice.title, "id": notice.match and notice.match.error.id}
             for notice in reading.notices
         ],
-        "confidence": None if root is None else root.confidence.value,
+        "confidence": root and root.confidence.value,
     }
 
 
@@ -53,12 +53,11 @@ def catalogue_document(errors: Iterable[KnownError]) -> dict[str, Any]:
 
 
 def _failure_document(failure: LogFailure) -> dict[str, Any]:
-    code = None if failure.ended is None else failure.ended.code
     named = {"kind": failure.kind.name.lower(), "line": failure.line, "rank": failure.rank, "text": failure.text}
-    return {**named, "exit_code": code}
+    return {**named, "exit_code": failure.ended and failure.ended.code}
 
 
-def _unknown_document(error: LogFailure, *, is_cause: bool) -> dict[str, Any]:
+def _unknown_document(error: LogFailure) -> dict[str, Any]:
     return {
         "name": error.name,
         "text": error.first_text,
@@ -66,8 +65,8 @@ def _unknown_document(error: LogFailure, *, is_cause: bool) -> dict[str, Any]:
         "line": error.line,
         "rank": error.rank,
         "time": _time(error.timestamp),
-        "is_cause": is_cause,
-        "frame": None if error.frame is None else error.frame._asdict(),
+        "is_cause": True,
+        "frame": error.frame and error.frame._asdict(),
         "around": _lines(error.around),
         "fixes": _fixes(shared_fixes(f"unknown-{kind_of(error)}")),
         "attach": _fixes(shared_fixes("unknown-attachments")),
@@ -83,7 +82,7 @@ def _match_document(match: Match) -> dict[str, Any]:
         **{name: getattr(match, name) for name in _OF_MATCH},
         "ranks": list(match.ranks),
         "time": _time(match.timestamp),
-        "memory_cause": None if match.memory_cause is None else match.memory_cause.value,
+        "memory_cause": match.memory_cause and match.memory_cause.value,
         "figures": dict(match.values),
         "evidence": dict(match.evidence),
         **({} if report is None else {"story": list(report.sentences), "stack": list(report.stack)}),

@@ -14,7 +14,7 @@ from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.memory_cause import MemoryCause, is_first_step, is_one_tensor, memory_cause
 from gpumon.errors.memory_message import MemoryMessage, read_memory_message
 from gpumon.errors.prefixes import Timestamp, timestamp_of
-from gpumon.errors.programs import PROGRAMS, signs_in
+from gpumon.errors.programs import named_program, signs_in
 from gpumon.errors.raised import TRACEBACK
 from gpumon.errors.rank import case_of, causes_of, fixes_of, names_of
 from gpumon.errors.scan import STAMPED_LINES, LogBlock
@@ -99,8 +99,8 @@ class Match:
     @property
     def context(self) -> ContextState:
         """The state of the CUDA context after the error; a server ends itself."""
-        program = PROGRAMS.get(str(self.values.get("program", "")))
-        is_ended = self.error.context is ContextState.ALIVE and program is not None and program.ends_itself
+        is_server = named_program(self.values.get("program")).ends_itself
+        is_ended = self.error.context is ContextState.ALIVE and is_server
         return ContextState.NOT_APPLICABLE if is_ended else self.error.context
 
     @property
@@ -115,11 +115,10 @@ class Match:
     @property
     def case(self) -> Case:
         """The match as conditions see it."""
-        cause, program = self.memory_cause, PROGRAMS.get(str(self.values.get("program", "")))
-        is_phase = program is not None and program.is_phase
-        if cause is MemoryCause.LEAK and program is not None and not program.trains and not is_phase:
+        cause, program = self.memory_cause, named_program(self.values.get("program"))
+        if cause is MemoryCause.LEAK and not program.trains and not program.is_phase:
             cause = MemoryCause.TOO_BIG  # a server has no training loop that could keep tensors
-        is_one = cause is MemoryCause.TOO_BIG and not is_phase and is_one_tensor(self.memory)
+        is_one = cause is MemoryCause.TOO_BIG and not program.is_phase and is_one_tensor(self.memory)
         memory = {} if cause is None else {"memory": cause.value, **({"one_tensor": "yes"} if is_one else {})}
         return case_of(self.error, self.text, self.values, memory)
 

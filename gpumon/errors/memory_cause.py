@@ -1,14 +1,12 @@
 """Decides why an allocation failed, from the sizes in its error message."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from enum import Enum
-from functools import cache
 from typing import Final
 
-from gpumon.core.text_table import table
 from gpumon.core.units import bytes_text
 from gpumon.errors.lazy_pattern import lazy_pattern
-from gpumon.errors.memory_message import SIZES, MemoryMessage
+from gpumon.errors.memory_message import SIZES, MemoryMessage, memory_texts
 from gpumon.errors.signs import has_sign
 
 _LARGE_SHARE: Final = 0.02
@@ -80,15 +78,9 @@ def value_rows(message: MemoryMessage, **more: int | None) -> Iterator[tuple[str
     """The sizes in the message, and others, as the labels of `memory.txt` and texts."""
     sizes = {name: getattr(message, name) for name in SIZES} | more
     kinds = "foreign" if message.own or message.others else "outside"
-    labels = {name.removeprefix("label "): text for name, text in _sentences().items() if name.startswith("label ")}
+    labels = dict(memory_texts("label"))
     known = ((kinds if name == "foreign" else name, size) for name, size in sizes.items() if size is not None)
-    yield from ((labels[name], bytes_text(size)) for name, size in known if name in labels)
-
-
-@cache
-def _sentences() -> Mapping[str, str]:
-    rows = (row.partition(": ") for row in table("gpumon.errors", "memory"))
-    return {name: text for name, _, text in rows}
+    yield from ((labels[name], bytes_text(size)) for name, size in known)
 
 
 def memory_sentence(name: str, message: MemoryMessage, **more: float | str | None) -> str:
@@ -97,7 +89,7 @@ def memory_sentence(name: str, message: MemoryMessage, **more: float | str | Non
     sizes = {name: getattr(message, name) for name in (*SIZES, "held", "unexplained")} | more
     texts = {name: size if isinstance(size, str) else bytes_text(size) for name, size in sizes.items()}
     others = f"{texts['foreign']} ({holders})" if holders else texts["foreign"]
-    return _sentences()[name].format(**texts, others=others)
+    return dict(memory_texts())[name].format(**texts, others=others)
 
 
 def cause_sentence(cause: MemoryCause, message: MemoryMessage) -> str:

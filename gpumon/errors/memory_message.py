@@ -29,9 +29,15 @@ _HEADS: Final = (
 
 
 @cache
+def memory_texts(kind: str = "") -> Sequence[tuple[str, str]]:
+    """The texts of `memory.txt` of a kind, or all of them, each with its name."""
+    rows = (row.partition(": ") for row in table("gpumon.errors", "memory") if row.startswith(kind))
+    return [(name.removeprefix(kind).lstrip(), text) for name, _, text in rows]
+
+
+@cache
 def _wordings() -> Sequence[tuple[str, re.Pattern[str]]]:
-    rows = (row.partition(": ") for row in table("gpumon.errors", "memory") if row.startswith("message "))
-    return [(name.removeprefix("message "), _pattern(wording)) for name, _, wording in rows]
+    return [(name, _pattern(wording)) for name, wording in memory_texts("message")]
 
 
 _NO_LIMIT: Final = 1 << 60

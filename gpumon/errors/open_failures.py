@@ -51,6 +51,7 @@ class OpenFailure:
     """A failure that the run has not survived so far."""
 
     failure: LogFailure
+    offset: int
     key: tuple[object, ...]
     lines: LinesBehind
     max_ordinary: float
@@ -119,13 +120,13 @@ class OpenFailures:
         """Characters that may stand in buffers when a process ends."""
         return _BUFFERED_BY_RANKS if self._ranks else _BUFFERED_CHARACTERS
 
-    def add(self, failure: LogFailure, key: tuple[object, ...]) -> None:
+    def add(self, failure: LogFailure, key: tuple[object, ...], offset: int) -> None:
         """Adds a failure."""
         if not self.items:
             self._lines.clear()
         behind = self._lines.setdefault(failure.rank, LinesBehind())
         limit = behind.ordinary + _max_ordinary(failure)
-        self._keep_open(OpenFailure(failure, key, behind, limit, behind.written))
+        self._keep_open(OpenFailure(failure, offset, key, behind, limit, behind.written))
 
     def _keep_open(self, item: OpenFailure) -> None:
         self.items.append(item)

@@ -20,7 +20,7 @@ _PLACES: Final = frozenset({"container", "Jetson"})
 
 
 class Program(NamedTuple):
-    """A program, or what one does.
+    """A program, or what one does; without values, a script of the user.
 
     Attributes:
         letters: The letters of files, lines and messages that only its logs and tracebacks contain.
@@ -31,12 +31,12 @@ class Program(NamedTuple):
         is_phase: Whether it is no program, but what one does.
     """
 
-    letters: Sequence[bytes]
-    command: str
-    ends_itself: bool
-    has_kernels: bool
-    trains: bool
-    is_phase: bool
+    letters: Sequence[bytes] = ()
+    command: str = ""
+    ends_itself: bool = False
+    has_kernels: bool = False
+    trains: bool = True
+    is_phase: bool = False
 
 
 def _read() -> tuple[Mapping[str, Program], Mapping[str, Sequence[bytes]]]:
@@ -64,6 +64,11 @@ in conditions."""
 _VLLM_PREFIX: Final = re.compile(r"\((?:EngineCore|APIServer|Worker_|VllmWorker)\w{0,12} pid=\d")
 _OF_ERRORS: Final = ("vLLM", "SGLang", "ComfyUI", "llama.cpp", "Text Generation Inference", "LMDeploy", "pip")
 """Programs that alone have certain errors; the first one of which a log has an error is its program."""
+
+
+def named_program(name: object) -> Program:
+    """The program with a name; others are scripts of the user."""
+    return PROGRAMS.get(str(name), Program())
 
 
 def programs_in(letters: bytes, lines: Iterable[str]) -> frozenset[str]:

@@ -13,7 +13,7 @@ from gpumon.errors.entry import Code, Fix, KnownError, Values
 from gpumon.errors.facts.messages import address
 from gpumon.errors.facts.platforms import NOTEBOOK, WINDOWS, for_notebook, for_windows, is_for_linux
 from gpumon.errors.load import filled
-from gpumon.errors.programs import PROGRAMS
+from gpumon.errors.programs import named_program
 
 _PLACES: Final = ("signs", "program", "platform", "operands")
 """Values that say where the error stands, and are no part of its message."""
@@ -31,7 +31,7 @@ def case_of(error: KnownError, text: str = "", values: Values = _NO_VALUES, more
     """
     message = "\n".join((text, *(str(value) for name, value in values.items() if name not in _PLACES)))
     signs, program, platform, _ = (str(values.get(name, "")) for name in _PLACES)
-    command = PROGRAMS[program].command if program in PROGRAMS else ""
+    command = named_program(program).command
     run = {"run": Code(command)} if command else {}
     functions = (name.split(".") for name in error.facts)
     modules = ((import_module(f"gpumon.errors.facts.{module}"), function) for module, function in functions)

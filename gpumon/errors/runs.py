@@ -48,6 +48,7 @@ class RunReader:
         self._reached: dict[tuple[int | None, str], int] = {}
         self._first_lines: set[str] | None = None
         self._again = 0
+        self._characters = 0
 
     def add(self, block: LogBlock, failures: Sequence[FailureLines]) -> None:
         """Reads a block."""
@@ -63,6 +64,11 @@ class RunReader:
             if failure is not None:
                 self._fail(failure, block, start, place)
             position = max(position, stop)
+        self._characters = self._offset(block, block.end)
+
+    def _offset(self, block: LogBlock, position: int) -> int:
+        """The characters of the log before a line."""
+        return self._characters + block.starts[position] - block.starts[block.first]
 
     def end(self, last_words: Callable[[], list[LogFailure]]) -> list[Notice]:
         """Ends the last run; what its last lines say counts if no failure is open.
@@ -113,7 +119,7 @@ class RunReader:
             self._open.come_back(failure.rank, raised)
         if not self._open.items and failure.kind not in {FailureKind.LOGGED, FailureKind.REPORTED}:
             self._look_back(block, position)
-        self._open.add(with_surroundings(failure, block, place), key)
+        self._open.add(with_surroundings(failure, block, place), key, self._offset(block, position))
 
     def _is_of_next_run(self, failure: LogFailure) -> bool:
         """Whether an exception ends another run: one ended the rank already, and much was printed since."""
@@ -202,7 +208,7 @@ class RunReader:
         timestamp = None if failure.timestamp is None else timestamp_at(block, position)
         if timestamp is not None and failure.timestamp is not None and timestamp.clock is failure.timestamp.clock:
             return timestamp.seconds - failure.timestamp.seconds > _LATER_SECONDS
-        is_flushed = item.logged >= _MIN_PROGRESS or item.written > self._open.buffered
+        is_flushed = item.logged >= _MIN_PROGRESS or self._offset(block, position) - item.offset > self._open.buffered
         is_flushed |= step.key == "bar" and item.progress >= _MIN_PROGRESS_OF_OTHERS  # bars have no buffer
         return item.progress >= _MIN_PROGRESS and is_flushed
 
