@@ -213,6 +213,8 @@ def _is_earlier(failure: LogFailure, other: LogFailure) -> bool:
     """Whether the timestamps prove it."""
     if failure.timestamp is None or other.timestamp is None or failure.timestamp.clock is not other.timestamp.clock:
         return False
+    if failure.ended is not None and not failure.timestamp.text:  # that of the line above it, of whatever program
+        return False
     seconds = other.timestamp.seconds - failure.timestamp.seconds
     period = _PERIOD_SECONDS.get(failure.timestamp.clock)
     return seconds > 0 if period is None else 0 < seconds % period < period / 2

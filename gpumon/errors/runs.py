@@ -151,9 +151,9 @@ class RunReader:
         is_indented = step is None and (line[0].isspace() or margin.endswith("  "))
         if not is_indented:
             self._open.count(line, rank)
-        if not self._open.items or last.is_of_tests:  # what tests print is no progress
-            return
-        if has_sign("restart", line) or (self._open.may_start and self._starts(block, position)):
+        if not self._open.items or (last.is_of_tests and not signs.starts(block.texts[position])):
+            return  # what tests print is no progress, but another run of them is
+        if last.is_of_tests or has_sign("restart", line) or (self._open.may_start and self._starts(block, position)):
             self._restart(block.numbers[position])
         elif signs.is_success(line):
             self._open.survive(lambda item: item.concerns(rank))
