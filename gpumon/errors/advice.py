@@ -43,7 +43,7 @@ def own_words(message: str) -> str:
     instructions: list[str] = []
     for sentence in _SENTENCE.split(message):
         text = " ".join(sentence.split())
-        is_other = (text.endswith("?") and "mean" not in text) or text.startswith("(") or len(text) > _MAX_QUOTE
+        is_other = (text.endswith(("?", ":")) and "mean" not in text) or text.startswith("(") or len(text) > _MAX_QUOTE
         if not is_other and has_sign("instruction", text) and not has_sign("boilerplate", text):
             instructions.append(text)
     return min(instructions, key=lambda text: text.startswith("If "), default="")  # what holds in any case, first
