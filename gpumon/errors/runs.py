@@ -145,7 +145,7 @@ class RunReader:
         if has_sign("output below", last.text):  # what stands below is older
             return
         is_indented = line[0].isspace()
-        if not is_indented:
+        if not is_indented or "%|" in line:  # a bar may be indented
             self._open.count(line, rank)
         if not self._open.items or last.is_of_tests:  # what tests print is no progress
             return
