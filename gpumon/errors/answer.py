@@ -136,7 +136,16 @@ def _headline(cause: Cause, reading: LogReading, name: str, compared: str) -> st
         return f"{name}: ended at line {end.line:,}: {title}: {compared}"
     runs = f"run {len(reading.runs)} of {len(reading.runs)} " if len(reading.runs) > 1 else ""
     line = root.line if root.source else end.line
-    return f"{name}: {runs}ended at line {line:,}: {_what(root, len(reading.ranks), reading.first_failed_rank)}"
+    what = _what(root, len(reading.ranks), reading.first_failed_rank)
+    return f"{name}: {runs}ended at line {line:,}: {_tests(cause, reading)}{what}"
+
+
+def _tests(cause: Cause, reading: LogReading) -> str:
+    """How many of several tests that failed raised the exception of the cause."""
+    count = 0 if cause.end.is_raised else signs.failed_tests(cause.end.text)
+    same = sum(item.first_text == cause.root.first_text for item in reading.open if item.is_raised)
+    which = f"{same} of" if same > 1 else "the first of"
+    return f"{which} {count} tests that failed " if count > 1 and cause.root.is_raised else ""
 
 
 def _what(failure: LogFailure, ranks: int, first_failed: int | None) -> str:
@@ -214,7 +223,8 @@ def _said_near(root: LogFailure, reading: LogReading) -> str:
         said = [NumberedLine(item.line, item.text) for item in raised if item.line > root.line][:1]
     else:
         near = () if root.name == "KeyboardInterrupt" else root.around
-        above = [line for line in near if line.number < (root.first_line or root.line)]
+        echoes = {item.line for item in reading.open if item.is_echo}
+        above = [line for line in near if line.number < (root.first_line or root.line) and line.number not in echoes]
         said = [line for line in above if signs.says_why(line.text, root.text)][-1:]
         other = EXCEPTION.match(said[0].text) if said and not root.is_linked else None
         if other is not None and other[1] != "Error":  # an exception to which this one is not linked

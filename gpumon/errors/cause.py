@@ -1,6 +1,7 @@
 """Decides how the last run of a log ended and what caused it: backwards from the end to the root."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -28,7 +29,10 @@ _TEARDOWN_SIGNALS: Final = frozenset({-15, 143, -2, 130, -1, 129})
 _ABORTED: Final = -6
 _CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
 """How processes die by themselves or are killed, but not those that a launcher ends, or that end themselves."""
+_PANIC: Final = "panic"
+"""How Go ends a program, such as the runner of Ollama: its library has printed why before."""
 _MIN_SAID: Final = 20
+_SEVERAL: Final = 2
 _SAYS_CAUSE: Final = frozenset({FailureKind.KNOWN, FailureKind.RAISED, FailureKind.REPORTED, FailureKind.LOGGED})
 
 _ECHO: Final = 3
@@ -67,7 +71,7 @@ class Cause(NamedTuple):
 
 def cause_of(reading: LogReading) -> Cause | None:
     """Why the last run of a log failed, or None if it did not."""
-    failures = reading.open
+    failures = _of_tests(reading.open)
     if not failures:
         return None
     alone = _ranks_without_exception(failures)
@@ -88,6 +92,15 @@ def cause_of(reading: LogReading) -> Cause | None:
     )
     root = replace(root, matches=tuple(placed))
     return Cause(root, failures[-1], (*end, *links, root), confidence, reason, ignored, grade >= _ECHO)
+
+
+def _of_tests(failures: Sequence[LogFailure]) -> Sequence[LogFailure]:
+    """The failures; if the log ends with how many tests failed, those with the exception that most of them raised."""
+    if not failures or failures[-1].is_raised or signs.failed_tests(failures[-1].text) < _SEVERAL:
+        return failures
+    tests = [item for item in failures if item.raised.is_of_test]
+    counts = Counter(item.first_text for item in tests)
+    return [*(item for item in tests if counts[item.first_text] == max(counts.values())), failures[-1]]
 
 
 def _with_own_frame(root: LogFailure, first: LogFailure, failures: Sequence[LogFailure]) -> LogFailure:
@@ -174,14 +187,15 @@ def _grade(failure: LogFailure, alone: set[int]) -> int:
         is_told = failure.is_report or (raised.frame is None and raised.class_name in _OTHER_END)
         if failure.is_echo or is_told or not (raised.message or raised.has_traceback):
             return _ECHO
-        return 0 if raised.is_uncaught or raised.link is Link.INNER or _is_fatal(failure) else 1 + raised.is_caught
+        is_end = raised.is_uncaught and raised.name != _PANIC
+        return 0 if is_end or raised.link is Link.INNER or _is_fatal(failure) else 1 + raised.is_caught
     if ended is not None:
         if ended.is_reason and ended.code not in _TEARDOWN_SIGNALS:
             return 4 if ended.code == _ABORTED else 1  # a library that aborts says why
         return 2 if ended.code in _CRASHES else 5
     if failure.kind is FailureKind.KNOWN:
         return _ECHO if failure.is_echo else int(failure.rank not in alone)
-    return 2 if failure.kind is FailureKind.REPORTED else 4
+    return 5 if has_sign("build stopped", failure.text) else 2 if failure.kind is FailureKind.REPORTED else 4
 
 
 def _is_fatal(failure: LogFailure) -> bool:
@@ -203,6 +217,8 @@ def _first(candidates: Sequence[LogFailure], failed_first: int | None) -> LogFai
 def _is_earlier(failure: LogFailure, other: LogFailure) -> bool:
     """Whether the timestamps prove it."""
     if failure.timestamp is None or other.timestamp is None or failure.timestamp.clock is not other.timestamp.clock:
+        return False
+    if failure.ended is not None and not failure.timestamp.text:  # that of the line above it, of whatever program
         return False
     seconds = other.timestamp.seconds - failure.timestamp.seconds
     period = _PERIOD_SECONDS.get(failure.timestamp.clock)
@@ -229,7 +245,15 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
     for lasting in reading.lasting:
         if lasting.line != root.line and is_led_by(root, lasting):
             return lasting, True
-    return root, False
+    return _first_of_build(root, reading), False
+
+
+def _first_of_build(root: LogFailure, reading: LogReading) -> LogFailure:
+    """The first error of a build, however much it printed behind it before it stopped."""
+    start = reading.runs[-1].first_line if has_sign("build stopped", root.text) else root.line
+    own = (notice for notice in reading.notices if notice.match is None and start <= notice.line < root.line)
+    first = next((notice for notice in own if has_sign("error word", notice.title)), None)
+    return root if first is None else replace(root, line=first.line, text=first.title, around=())
 
 
 def _said_by_program(links: Sequence[LogFailure]) -> str:

@@ -62,7 +62,7 @@ class BlockFailures:
 def failures_in(block: LogBlock, hits: Sequence[PatternHit]) -> BlockFailures:
     """What failed in a block, with the known errors in it."""
     result, rows = BlockFailures(), block.by_rank
-    notices = chain.from_iterable(hit.rows for hit in hits if hit.error.is_warning)
+    notices = {row for hit in hits if hit.error.is_warning for row in hit.rows}
     own = exceptions(block, notices)
     raised = [item for item in own if block.first <= rows.positions[item.row] < block.end]
     by_row = {row: item for item in reversed(raised) for row in range(item.first_row, item.end_row)}
@@ -77,7 +77,7 @@ def failures_in(block: LogBlock, hits: Sequence[PatternHit]) -> BlockFailures:
             of_raised[id(item)].append(hit)
     for item in raised:
         _add_raised(block, item, of_raised[id(item)], result)
-    _add_others(block, covered, result)
+    _add_others(block, covered, notices, result)
     result.failures.sort(key=attrgetter("start"))
     return result
 
@@ -168,7 +168,7 @@ _SIGNS: Final = {**with_letters(signs.sign("failure").texts), **dict.fromkeys(("
 """Parts of lines about the end of a process, or about an error; a level may stand in a prefix."""
 
 
-def _add_others(block: LogBlock, covered: set[int], result: BlockFailures) -> None:
+def _add_others(block: LogBlock, covered: set[int], notices: set[int], result: BlockFailures) -> None:
     """Adds signals, exit codes and lines of errors, apart from those that were read already."""
     for position in positions_with(block, _SIGNS):
         if position in covered or not block.first <= position < block.end:
@@ -184,22 +184,23 @@ def _add_others(block: LogBlock, covered: set[int], result: BlockFailures) -> No
         elif has_sign("failed tests", text) or signs.is_reported_error(text):
             kind = FailureKind.REPORTED
         elif signs.has_error_level(line) and not (has_sign("caught above", line) or has_sign("item of a loop", text)):
-            kind = FailureKind.LOGGED
+            kind = FailureKind.REPORTED if line.startswith("ERROR: ") else FailureKind.LOGGED
         else:
             continue
         if ended is None and has_sign("metric", text) and not has_sign("failed tests", text):
             continue
-        failure = _failure(block, kind, position, safe_text(_with_announced(block, position), _MAX_TEXT))
+        failure = _failure(block, kind, position, safe_text(_with_announced(block, position, notices), _MAX_TEXT))
         result.failures.append(FailureLines(position, position + 1, replace(failure, ended=ended), position))
 
 
-def _with_announced(block: LogBlock, position: int) -> str:
-    """A line, with the one below it if it only announces that, as those of CMake, R and jest do."""
+def _with_announced(block: LogBlock, position: int, notices: set[int]) -> str:
+    """A line, with the one below it that is no notice if it only announces that, as those of CMake, R and jest do."""
     rows = block.by_rank
     row, text = rows.rows[position], block.texts[position].strip()
-    below = range(row + 1, min(row + _LINES_AFTER, rows.of_rank(row).stop)) if has_sign("announces", text) else ()
-    said = (rows.texts[other].strip() for other in below if not has_sign("warning", rows.lines[other]))
-    announced = next(filter(None, said), "")
+    below = range(row + 1, min(row + 1 + _LINES_AFTER, rows.of_rank(row).stop)) if has_sign("announces", text) else ()
+    own = (other for other in below if other not in notices)
+    said = [rows.texts[other].strip() for other in own if not has_sign("warning", rows.lines[other])]
+    announced = next((line for line in said if line[:1] not in {"", "["} or " " in line), "")
     return text if announced.startswith("Traceback") else f"{text} {announced}".strip()
 
 

@@ -37,7 +37,7 @@ _KINDS: Final = [(kind, lazy_pattern(pattern, re.IGNORECASE)) for kind, _, *patt
 
 def sections(explanation: Explanation) -> list[Section]:
     """The cause in full, then the other errors in the log; or what is known about the last unknown error."""
-    cause, unknown = explanation.cause, explanation.unknown
+    cause = explanation.cause
     others = [_other_match(match) for match in explanation.matches if match is not cause]
     if cause is None:
         result = list(_unknown_sections(explanation))
@@ -51,7 +51,6 @@ def sections(explanation: Explanation) -> list[Section]:
         if values and cause.memory is None and cause.oom_report is None:
             result.append(_table("Values in the log", values))
         result += _sources(cause.error)
-        others += [] if unknown is None else [_other_error(unknown)]
     if others:
         result.append(Section("Also in the log", tuple(map(paragraph, others))))
     return result
@@ -158,12 +157,6 @@ def _unknown_sections(explanation: Explanation) -> Iterator[Section]:
         request = "To have this error added to gpumon, open an issue. A report to any project needs:"
     yield Section(NEXT_STEPS, tuple(fix_blocks(steps)))
     yield Section("What to attach to a report", (paragraph(request), *fix_blocks(shared_fixes("unknown-attachments"))))
-
-
-def _other_error(error: LogFailure) -> str:
-    """An unknown error after a known one, in a sentence."""
-    frame = "" if error.frame is None else f" {_frame_text(error.frame)}"
-    return f"{error.first_text} (not a known error). {_position_text(error.line, error.rank, error.timestamp)}{frame}"
 
 
 def _position_text(line: int, rank: int | None, timestamp: Timestamp | None) -> str:

@@ -13,8 +13,7 @@ from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import ERRORS, shared_fixes
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory_cause import MemoryCause, cause_sentence, memory_sentence, value_rows
-from gpumon.errors.oom_cause import OomFindings
-from gpumon.errors.oom_memory import IdleMemory
+from gpumon.errors.oom_cause import IdleMemory, OomFindings
 from gpumon.errors.prefixes import ClockKind, Timestamp
 from gpumon.errors.rank import case_of, fixes_of
 
@@ -31,9 +30,14 @@ IMPOSSIBLE_SIZE: Final = "oom-1eb"
 def explain_oom(file: OomFile) -> Explanation:
     """Explains a file, in the form of an explanation of a log with one line."""
     findings = OomFindings(file)
-    calls = tuple(_calls(file.stack))
-    timestamp = Timestamp(
-        ClockKind.FULL, file.time_seconds, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(file.time_seconds))
+    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(file.time_seconds))
+    report = OomReport(
+        cause=findings.cause,
+        sentences=_sentences(findings),
+        rows=tuple(_rows(findings)),
+        fixes=tuple(_fixes(findings)),
+        place=_place(file, moment),
+        stack=tuple(_calls(file.stack)),
     )
     match = Match(
         error=_error(findings),
@@ -41,30 +45,21 @@ def explain_oom(file: OomFile) -> Explanation:
         text=f"CUDA out of memory. Tried to allocate {bytes_text(file.asked_bytes)}.",
         rank=file.rank,
         ranks=() if file.rank is None else (file.rank,),
-        timestamp=timestamp,
+        timestamp=Timestamp(ClockKind.FULL, file.time_seconds, moment),
         is_cause=True,
         values=_values(findings),
         memory=findings.message,
-        oom_report=OomReport(
-            cause=findings.cause,
-            sentences=_sentences(findings),
-            rows=tuple(_rows(findings)),
-            fixes=tuple(_fixes(findings)),
-            place=_place(file, timestamp.text),
-            stack=calls,
-        ),
+        oom_report=report,
     )
-    assert match.oom_report is not None
-    return Explanation((match,), answer_to_report(match, match.oom_report), 1)
+    return Explanation((match,), answer_to_report(match, report), 1)
 
 
 def _error(findings: OomFindings) -> KnownError:
     """The catalogue entry, with what is known about this case."""
-    error = _entry(findings.file)
-    idle, statistics = findings.idle.releasable, findings.file.statistics
-    note = ""
-    if idle is not None and statistics is not None:
-        note = f" Of the {bytes_text(statistics.reserved_bytes)} reserved here, it could free {bytes_text(idle)}."
+    error, idle, note = _entry(findings.file), findings.idle.releasable, ""
+    if idle is not None and findings.file.statistics is not None:
+        reserved = bytes_text(findings.statistics.reserved_bytes)
+        note = f" Of the {reserved} reserved here, it could free {bytes_text(idle)}."
     snapshot, *others = error.see_more or ERRORS[OUT_OF_MEMORY].see_more
     return error._replace(
         empty_cache=error.empty_cache + note, see_more=(snapshot, *shared_fixes("oom-snapshot"), *others)
@@ -96,17 +91,17 @@ def _entry(file: OomFile) -> KnownError:
 
 
 def _rows(findings: OomFindings) -> Iterator[tuple[str, str]]:
-    file, message, idle, statistics = findings.file, findings.message, findings.idle, findings.file.statistics
+    file, idle, trend = findings.file, findings.idle, findings.trend
     yield "GPU", f"cuda:{file.ordinal}" + (f", {file.device_name}" if file.device_name else "")
     yield from value_rows(
-        message,
-        reserved=None if statistics is None else statistics.reserved_bytes,
+        findings.message,
+        reserved=None if file.statistics is None else findings.statistics.reserved_bytes,
         largest=idle.largest or None,
-        waiting=None if statistics is None else statistics.freed_waiting_bytes or None,
+        waiting=findings.statistics.freed_waiting_bytes or None,
         private=idle.private_reserved or None,
     )
-    if findings.trend is not None and findings.trend.retries_count is not None:
-        yield "cache freed", f"{times_text(findings.trend.retries_count)} in the last {findings.trend.seconds:.0f} s"
+    if trend.retries_count is not None:
+        yield "cache freed", f"{times_text(trend.retries_count)} in the last {trend.seconds:.0f} s"
     yield from ((name, value) for name, value in file.settings.items() if name.startswith("PYTORCH") and value)
 
 
@@ -155,47 +150,38 @@ def _sentences(findings: OomFindings) -> tuple[str, ...]:
 
 def _sentence(name: str, findings: OomFindings) -> str:
     """A sentence of `memory.txt` with all that a file shows."""
-    message, idle, trend, statistics = findings.message, findings.idle, findings.trend, findings.file.statistics
-    alone = "without others" if findings.excess_outside < _MIN_EXCESS_BYTES else "with others"
-    reason = "too_big alone" if findings.fits_alone else f"too_big {alone}"
-    return memory_sentence(
-        name,
-        message,
-        outside=message.foreign,
-        scattered=idle.scattered,
-        pieces=f"{idle.pieces or 0:,}",
-        largest=idle.largest,
-        places=_places(idle),
-        private_reserved=idle.private_reserved,
-        idle_share=f", of which {bytes_text(idle.private)} are idle" if findings.file.segments else "",
-        waiting=None if statistics is None else statistics.freed_waiting_bytes,
-        wanted=findings.wanted,
-        failures=times_text(findings.failures - 1),
-        rescues=times_text(findings.rescues),
-        reason=memory_sentence(reason, message, outside=message.foreign),
-        seconds=None if trend is None else f"{trend.seconds:.0f}",
-        rate=None if trend is None else trend.bytes_per_minute,
-        highest=None if trend is None else trend.highest_bytes,
-        loading=", or it was still loading a model that is too big" if trend is not None and trend.only_rises else "",
-    )
+    message, idle, trend = findings.message, findings.idle, findings.trend
+    others = "without others" if findings.excess_outside < _MIN_EXCESS_BYTES else "with others"
+    known = {
+        **idle._asdict(),
+        **trend._asdict(),
+        "pieces": f"{idle.pieces or 0:,}",
+        "places": _places(idle),
+        "idle_share": f", of which {bytes_text(idle.private)} are idle" if findings.file.segments else "",
+        "waiting": findings.statistics.freed_waiting_bytes,
+        "wanted": findings.wanted,
+        "failures": times_text(findings.failures - 1),
+        "rescues": times_text(findings.rescues),
+        "reason": memory_sentence("too_big alone" if findings.fits_alone else f"too_big {others}", message),
+        "seconds": f"{trend.seconds:.0f}",
+        "rate": trend.bytes_per_minute,
+        "loading": ", or it was still loading a model that is too big" if trend.only_rises else "",
+    }
+    return memory_sentence(name, message, **known)
 
 
 def _measured(findings: OomFindings) -> str:
     """The sentence about a cause of which the file shows more than the text of the error; empty if it does not."""
-    name = f"measured {findings.cause.value}"
-    if findings.cause is MemoryCause.FRAGMENTATION and findings.is_misplaced:
-        return "measured misplaced"
-    if findings.cause is MemoryCause.TOO_BIG and findings.is_impossible:
-        return "measured impossible"
-    if findings.cause is MemoryCause.LEAK and findings.lacked_only_growth:
-        return "measured leak growth"
-    is_shown = {
-        MemoryCause.CAP: False,
-        MemoryCause.UNKNOWN: findings.would_fit,
-        MemoryCause.LEAK: findings.trend is not None,
-        MemoryCause.FRAGMENTATION: bool(findings.idle.pieces),
-    }
-    return name if is_shown.get(findings.cause, True) else ""
+    pieces = "measured fragmentation" if findings.idle.pieces else ""
+    leak = "measured leak" if findings.trend.seconds else ""
+    return {
+        MemoryCause.FRAGMENTATION: "measured misplaced" if findings.is_misplaced else pieces,
+        MemoryCause.TOO_BIG: "measured impossible" if findings.is_impossible else "measured too_big",
+        MemoryCause.LEAK: "measured leak growth" if findings.lacked_only_growth else leak,
+        MemoryCause.OTHER_PROCESSES: "measured others",
+        MemoryCause.UNKNOWN: "measured unknown" if findings.would_fit else "",
+        MemoryCause.CAP: "",
+    }[findings.cause]
 
 
 def _places(idle: IdleMemory) -> str:
@@ -213,9 +199,8 @@ def _places(idle: IdleMemory) -> str:
 def _observations(findings: OomFindings) -> Iterator[str]:
     """What the last minute shows, and what else is worth knowing, whatever the cause is."""
     file, idle, cause = findings.file, findings.idle, findings.cause
-    waiting = (None if file.statistics is None else file.statistics.freed_waiting_bytes) or 0
-    relevant = max(1, findings.min_relevant_bytes)
-    is_unseen = findings.trend is None and cause in {MemoryCause.LEAK, MemoryCause.TOO_BIG}
+    waiting, relevant = findings.statistics.freed_waiting_bytes or 0, max(1, findings.min_relevant_bytes)
+    is_unseen = not findings.trend.seconds and cause in {MemoryCause.LEAK, MemoryCause.TOO_BIG}
     is_shown = {
         "few samples": is_unseen and not findings.is_impossible,
         "grows": findings.grows and cause is not MemoryCause.LEAK,

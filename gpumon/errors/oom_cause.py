@@ -1,16 +1,24 @@
 """Why an allocation failed, from the file that a probe wrote.
 
 Without the cause, the allocation would have succeeded: fragmentation, a memory limit, other processes, or growth.
+PyTorch serves a request from one free block of the same stream, the same pool, and the same kind (small or large). The
+failure therefore proves that no such block was large enough: if a free block is large enough for the request, the
+request came on another stream. PyTorch frees completely idle segments before an allocation fails, except while a CUDA
+graph is captured.
 """
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from itertools import pairwise
+from statistics import fmean
+from typing import Final, NamedTuple
 
-from gpumon.core.oom_file import OomFile
+from gpumon.core.allocator import AllocatorStatistics, BlockState
+from gpumon.core.oom_file import OomFile, OomSample
 from gpumon.errors.memory_cause import MemoryCause, memory_cause
 from gpumon.errors.memory_message import MemoryMessage
-from gpumon.errors.oom_memory import IdleMemory, OomTrend, idle_memory, trend_of
 
 _MIN_RELEVANT_SHARE: Final = 0.02
 """Less than this share of the GPU's memory is not relevant."""
@@ -25,6 +33,161 @@ _LOADING_FUNCTIONS: Final = frozenset(
 )
 """Functions in which memory grows steadily because a model is loaded onto the GPU."""
 
+_SHARED_POOL: Final = (0, 0)
+_SMALL_SEGMENT_BYTES: Final = 2 << 20
+"""What the allocator requests from the driver for up to 1 MiB; for more than that it requests 10 MiB or more."""
+_MIN_SECONDS: Final = 10.0
+_PARTS: Final = 4
+_MIN_RISE_BYTES: Final = 16 << 20
+_MIN_RISE_SHARE: Final = 0.1
+"""Share of what a part allocates and frees, because samples miss the exact lowest point of a step."""
+_MAX_PART_SHARE: Final = 0.6
+"""If one part has more than this share of the rise, a new phase of the program began, and nothing leaks."""
+_STEP_SECONDS: Final = 2.0
+"""Samples that are younger than this belong to the step that failed."""
+_END_SHARE: Final = 1 / 8
+"""Share of the history that counts as its end, which is at least `_STEP_SECONDS` long."""
+_MIN_END_RATE_SHARE: Final = 0.5
+"""Growth continues to the end if it has at least this share of its average rate there."""
+_MAX_FALL_SHARE: Final = 0.05
+"""A fall by more than this share of the rise is the end of a step; loading a model frees less than that."""
+
+
+class IdleMemory(NamedTuple):
+    """Reserved memory that is in no tensor, in bytes.
+
+    Attributes:
+        scattered: In free blocks that are too small for the request, on the stream with the most of them.
+        pieces: The number of these blocks; None if only the allocator's statistics are known.
+        other_kind: In segments for small blocks if the request is large, or for large blocks if it is small.
+        private_reserved: Everything that the private pools hold, idle or not.
+        releasable: In completely idle segments, which `empty_cache` frees.
+    """
+
+    scattered: int = 0
+    pieces: int | None = None
+    largest: int | None = None
+    other_streams: int = 0
+    private: int = 0
+    other_kind: int = 0
+    private_reserved: int | None = None
+    releasable: int | None = None
+
+    @property
+    def elsewhere(self) -> int:
+        """Idle memory that this request may not use."""
+        return self.other_streams + self.private + self.other_kind + self.not_given_back
+
+    @property
+    def not_given_back(self) -> int:
+        """In completely idle segments that were not freed."""
+        return 0 if self.pieces is None else self.releasable or 0
+
+
+def idle_memory(file: OomFile) -> IdleMemory:
+    """The idle memory, from the segments, or from the statistics if the file does not have all segments."""
+    known, has_all = file.statistics, bool(file.segments) and not file.is_cut
+    if file.is_async or (known is None and not has_all):
+        return IdleMemory()
+    if known is not None and not has_all:
+        used = known.allocated_bytes if known.active_bytes is None else known.active_bytes
+        scattered = known.inactive_split_bytes
+        scattered = max(0, known.reserved_bytes - used) if scattered is None else scattered
+        return IdleMemory(scattered, releasable=known.releasable_bytes)
+    is_large = file.asked_bytes > _SMALL_SEGMENT_BYTES
+    streams: dict[int, list[int]] = defaultdict(list)
+    private = other_kind = private_reserved = releasable = 0
+    for segment in file.segments:
+        holes = [block.size_bytes for block in segment.blocks if block.state is BlockState.INACTIVE]
+        if segment.pool != _SHARED_POOL:
+            private += sum(holes)
+            private_reserved += segment.size_bytes
+        elif sum(holes) == segment.size_bytes:
+            releasable += segment.size_bytes
+        elif segment.is_large is is_large:
+            streams[segment.stream] += holes
+        else:
+            other_kind += sum(holes)
+    tight = [holes for holes in streams.values() if max(holes, default=0) < file.asked_bytes]
+    own = max(tight, key=sum, default=[])
+    others = sum(map(sum, streams.values())) - sum(own)
+    return IdleMemory(
+        sum(own), len(own), max(own, default=0), others, private, other_kind, private_reserved, releasable
+    )
+
+
+class OomTrend(NamedTuple):
+    """What the last minute shows; without a value if the history is too short.
+
+    Attributes:
+        rise_bytes: How much the minimum of allocated memory grew from the first part of the history to the last. A
+            step allocates and frees memory; the memory at its lowest point stays.
+        only_rises: Whether it more than doubled and never fell, as while a model is loaded onto the GPU.
+        rises_at_end: Whether it still grew at the end, about as fast as before.
+        highest_bytes: The maximum of allocated memory in the samples before the step that failed.
+        retries_count: How often the allocator freed its cache to get memory; None where it is not recorded.
+    """
+
+    seconds: float = 0.0
+    rise_bytes: int = 0
+    is_steady: bool = False
+    only_rises: bool = False
+    rises_at_end: bool = False
+    highest_bytes: int = 0
+    retries_count: int | None = None
+
+    @property
+    def bytes_per_minute(self) -> float:
+        """The rate of growth, between the middles of the first and the last part."""
+        return self.rise_bytes * 60 * _PARTS / (max(_MIN_SECONDS, self.seconds) * (_PARTS - 1))
+
+
+def trend_of(history: Sequence[OomSample], retries_count: int | None) -> OomTrend:
+    """The trend of a history."""
+    if not history or history[0].seconds_before - history[-1].seconds_before < _MIN_SECONDS:
+        return OomTrend()
+    begin, end = history[0].seconds_before, history[-1].seconds_before
+    parts: list[list[int]] = [[] for _ in range(_PARTS)]
+    for sample in history:
+        passed = (begin - sample.seconds_before) / (begin - end)
+        parts[min(_PARTS - 1, int(passed * _PARTS))].append(sample.allocated_bytes)
+    if not all(parts):
+        return OomTrend()
+    retries = history[0].alloc_retries_count
+    rise = min(parts[-1]) - min(parts[0])
+    falls = (before.allocated_bytes - after.allocated_bytes for before, after in pairwise(history))
+    return OomTrend(
+        seconds=begin - end,
+        rise_bytes=rise,
+        is_steady=_is_steady(parts),
+        only_rises=rise > min(parts[0]) and max(falls) <= _MAX_FALL_SHARE * rise,
+        rises_at_end=_rises_at_end(history, begin - end),
+        highest_bytes=max(sample.allocated_bytes for sample in history if sample.seconds_before - end >= _STEP_SECONDS),
+        retries_count=None if retries is None or retries_count is None else max(0, retries_count - retries),
+    )
+
+
+def _rises_at_end(history: Sequence[OomSample], seconds: float) -> bool:
+    first, last = history[0], history[-1]
+    end_seconds = max(_STEP_SECONDS, _END_SHARE * seconds)
+    start = next(sample for sample in history if sample.seconds_before - last.seconds_before <= end_seconds)
+    rise, end_rise = (last.allocated_bytes - sample.allocated_bytes for sample in (first, start))
+    return end_rise >= _MIN_END_RATE_SHARE * rise * end_seconds / seconds
+
+
+def _is_steady(parts: Sequence[Sequence[int]]) -> bool:
+    """Whether the minimum grows from part to part, and the mean with it.
+
+    If training steps and samples have almost the same period, the lowest sample drifts although nothing grows. The mean
+    does not drift then.
+    """
+    floors = [min(part) for part in parts]
+    growths = [after - before for before, after in pairwise(floors)]
+    rise, swing = floors[-1] - floors[0], min(max(part) - min(part) for part in parts)
+    is_even = min(growths) > 0 and max(growths) <= _MAX_PART_SHARE * rise
+    is_large = rise >= max(_MIN_RISE_BYTES, _MIN_RISE_SHARE * swing)
+    return is_even and is_large and fmean(parts[-1]) - fmean(parts[0]) >= rise / 2
+
 
 @dataclass(frozen=True)
 class OomFindings:
@@ -38,10 +201,14 @@ class OomFindings:
         return idle_memory(self.file)
 
     @cached_property
-    def trend(self) -> OomTrend | None:
+    def statistics(self) -> AllocatorStatistics:
+        """The statistics, or none of them."""
+        return self.file.statistics or AllocatorStatistics(0, 0, 0)
+
+    @cached_property
+    def trend(self) -> OomTrend:
         """The trend of the last minute."""
-        known = self.file.statistics
-        return trend_of(self.file.history, None if known is None else known.alloc_retries_count)
+        return trend_of(self.file.history, self.statistics.alloc_retries_count)
 
     @cached_property
     def message(self) -> MemoryMessage:
@@ -91,12 +258,12 @@ class OomFindings:
     def grows(self) -> bool:
         """Whether memory grew steadily, but not because a model was loaded."""
         is_loading = any(frame.function in _LOADING_FUNCTIONS for frame in self.file.stack)
-        return self.trend is not None and self.trend.is_steady and not is_loading
+        return self.trend.is_steady and not is_loading
 
     @property
     def may_leak(self) -> bool:
         """Whether this much memory was available before without visible growth: a leak may be too slow for a minute."""
-        is_usual = self.trend is not None and not self.grows and not self.jumps
+        is_usual = self.trend.seconds > 0 and not self.grows and not self.jumps
         return is_usual and self.cause is MemoryCause.TOO_BIG and not self.is_impossible
 
     @property
@@ -112,27 +279,26 @@ class OomFindings:
     @property
     def jumps(self) -> bool:
         """Whether far more memory was needed than in the complete minute before."""
-        if self.trend is None or self.grows or self.wanted <= _JUMP_FACTOR * self.trend.highest_bytes:
+        if not self.trend.seconds or self.grows or self.wanted <= _JUMP_FACTOR * self.trend.highest_bytes:
             return False
-        peak = (None if self.file.statistics is None else self.file.statistics.allocated_peak_bytes) or 0
+        peak = self.statistics.allocated_peak_bytes or 0
         # The samples may all miss the highest point of a step.
         return peak <= (self.message.allocated or 0) or self.wanted > _JUMP_FACTOR * peak
 
     @property
     def failures(self) -> int:
         """How often the process has run out of memory, including this time."""
-        return max(1, (None if self.file.statistics is None else self.file.statistics.ooms_count) or 0)
+        return max(1, self.statistics.ooms_count or 0)
 
     @property
     def rescues(self) -> int:
         """How often, at least, freeing the cache helped in the minute; the cache is also freed before each failure."""
-        retries = None if self.trend is None else self.trend.retries_count
-        return max(0, (retries or 0) - self.failures)
+        return max(0, (self.trend.retries_count or 0) - self.failures)
 
     @property
     def lacked_only_growth(self) -> bool:
         """Whether the request would have succeeded without the growth in the minute."""
-        return self.trend is not None and self.available + self.trend.rise_bytes >= self.message.asked
+        return self.trend.seconds > 0 and self.available + self.trend.rise_bytes >= self.message.asked
 
     @cached_property
     def is_misplaced(self) -> bool:
@@ -145,21 +311,22 @@ class OomFindings:
         message = self.message
         if message.total is None or message.free is None or message.allocated is None:
             return memory_cause(message)
-        if self.is_impossible or self.would_fit:
-            return MemoryCause.TOO_BIG if self.is_impossible else MemoryCause.UNKNOWN
-        grown = self.trend.rise_bytes if self.trend is not None and self._leaks else 0
-        if grown <= self.idle.scattered:  # else what grew is more than the pieces, and would reach any limit
-            is_limited = self.is_capped and self.available < message.asked <= message.free + self.excess_outside
-            if self._would_suffice(self.idle.scattered) or is_limited:
-                is_in_pieces = self._would_suffice(self.idle.scattered)
-                return MemoryCause.FRAGMENTATION if is_in_pieces else MemoryCause.CAP
-        own = message.held + min(self.message.foreign or 0, _MAX_CONTEXT_BYTES)
-        cause = memory_cause(replace(message, own=own, allowed=None, unallocated=0))  # idle memory would not help
-        if cause is MemoryCause.OTHER_PROCESSES:
-            return cause
-        if self._would_suffice(self.idle.elsewhere) or self._leaks:
-            return MemoryCause.FRAGMENTATION if self._would_suffice(self.idle.elsewhere) else MemoryCause.LEAK
-        return MemoryCause.TOO_BIG if cause is MemoryCause.LEAK and self.trend is not None else cause
+        # What grew by more than the pieces would fill them, and reach any limit.
+        is_small = not self._leaks or self.trend.rise_bytes <= self.idle.scattered
+        is_limited = self.is_capped and self.available < message.asked <= message.free + self.excess_outside
+        own = message.held + min(message.foreign or 0, _MAX_CONTEXT_BYTES)
+        other = memory_cause(replace(message, own=own, allowed=None, unallocated=0))  # idle memory would not help
+        causes = (
+            (self.is_impossible, MemoryCause.TOO_BIG),
+            (self.would_fit, MemoryCause.UNKNOWN),
+            (is_small and self._would_suffice(self.idle.scattered), MemoryCause.FRAGMENTATION),
+            (is_small and is_limited, MemoryCause.CAP),
+            (other is MemoryCause.OTHER_PROCESSES, other),
+            (self._would_suffice(self.idle.elsewhere), MemoryCause.FRAGMENTATION),
+            (self._leaks, MemoryCause.LEAK),
+            (other is MemoryCause.LEAK and self.trend.seconds > 0, MemoryCause.TOO_BIG),
+        )
+        return next((cause for is_true, cause in causes if is_true), other)
 
     @property
     def _leaks(self) -> bool:
@@ -167,9 +334,8 @@ class OomFindings:
 
         It is not that of a model that was loaded before the failure.
         """
-        if self.trend is None or not self.grows or (self.trend.only_rises and not self.trend.rises_at_end):
-            return False
-        return self.lacked_only_growth or self.wanted <= _JUMP_FACTOR * self.trend.highest_bytes
+        goes_on = self.grows and (self.trend.rises_at_end or not self.trend.only_rises)
+        return goes_on and (self.lacked_only_growth or self.wanted <= _JUMP_FACTOR * self.trend.highest_bytes)
 
     def _would_suffice(self, idle: int) -> bool:
         """Whether the request would have succeeded with this much more memory."""

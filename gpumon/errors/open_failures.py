@@ -149,6 +149,8 @@ class OpenFailures:
         """Counts a line that is neither progress nor a failure; one of a logger counts several times."""
         if has_sign("python warning", line):  # of a program that runs, whatever the shell could not run before
             self.survive(lambda item: item.concerns(rank) and signs.is_of_shell(item.failure.text))
+        if self.output["lines"] == 1 and signs.says_what_instead(line):
+            self.survive(lambda item: item.failure.kind in _MAX_ORDINARY and item.lines.ordinary == 0)
         is_over, weight = False, _INFORMATION_WEIGHT if signs.is_information(line) else 1
         for lines in self._lines_of(rank):
             lines.ordinary += weight

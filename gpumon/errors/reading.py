@@ -117,7 +117,8 @@ class LogFailure:
     @property
     def is_report(self) -> bool:
         """Whether it is an exception that reports the failure of another process."""
-        return has_sign("report of another", self.raised.name)
+        is_of_command = not self.matches and has_sign("failed command", self.raised.message)
+        return is_of_command or has_sign("report of another", self.raised.name)
 
 
 class Notice(NamedTuple):

@@ -34,7 +34,8 @@ def is_led_by(root: LogFailure, lasting: LogFailure) -> bool:
     if follows(root, lasting) or _is_about_the_same(root, lasting):
         return True
     is_near = -_MAX_LINES_BEHIND <= root.line - lasting.line <= _MAX_LINES_TO_REASON
-    return root.is_echo and not lasting.is_echo and is_near
+    is_notice = lasting.match is not None and lasting.match.error.is_warning
+    return root.is_echo and not (lasting.is_echo or is_notice) and is_near
 
 
 def follows(failure: LogFailure, earlier: LogFailure) -> bool:

@@ -11,6 +11,7 @@ from gpumon.errors import signs
 from gpumon.errors.failures import FailureLines, with_surroundings, with_values
 from gpumon.errors.match import timestamp_at
 from gpumon.errors.open_failures import OpenFailure, OpenFailures, ends_process
+from gpumon.errors.raised import DIRECT
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, Run
 from gpumon.errors.scan import LogBlock
 from gpumon.errors.signs import has_sign
@@ -102,6 +103,7 @@ class RunReader:
         if raised.is_caught:
             before = block.lines[max(0, position - _MAX_LINES_BEFORE) : position]
             is_late = failure.first_line > _MAX_PASTED_LINES and has_sign("ignored", "".join(before[-2:]))
+            is_late = is_late and DIRECT not in "".join(block.by_rank.texts[raised.end_row : raised.end_row + 3])
             if is_late or any(signs.progress(line) is not None for line in before):  # it worked, and goes on
                 self._open.keep(failure)
                 return
@@ -117,10 +119,11 @@ class RunReader:
         """Whether an exception ends another run: one ended the rank already, and much was printed since."""
         ended = [item for item in self._open.items if item.is_uncaught and item.failure.rank == failure.rank]
         stopped = (item.failure.line for item in ended if item.failure.name == "KeyboardInterrupt")
+        if failure.is_echo or failure.is_report:
+            return False
         if any(failure.line - line > _MAX_BEHIND_STOP for line in stopped):
             return failure.is_raised and not failure.is_linked
-        is_end = failure.raised.is_uncaught and not failure.is_echo and not failure.is_report
-        return is_end and any(item.written > self._open.buffered for item in ended)
+        return failure.raised.is_uncaught and any(item.written > self._open.buffered for item in ended)
 
     def _continues(self, failure: LogFailure, key: tuple[object, ...]) -> bool:
         """Whether a line continues the message of an open failure, to which its values then belong."""
@@ -144,16 +147,17 @@ class RunReader:
         line, rank, last = block.lines[position], block.ranks[position], self._open.items[-1].failure
         if has_sign("output below", last.text):  # what stands below is older
             return
-        is_indented = line[0].isspace()
-        if not is_indented or "%|" in line:  # a bar may be indented
+        step, margin = signs.progress(line), line[: len(line) - len(block.texts[position])]
+        is_indented = step is None and (line[0].isspace() or margin.endswith("  "))
+        if not is_indented:
             self._open.count(line, rank)
-        if not self._open.items or last.is_of_tests:  # what tests print is no progress
-            return
-        if has_sign("restart", line) or (self._open.may_start and self._starts(block, position)):
+        if not self._open.items or (last.is_of_tests and not signs.starts(block.texts[position])):
+            return  # what tests print is no progress, but another run of them is
+        if last.is_of_tests or has_sign("restart", line) or (self._open.may_start and self._starts(block, position)):
             self._restart(block.numbers[position])
         elif signs.is_success(line):
             self._open.survive(lambda item: item.concerns(rank))
-        elif (step := signs.progress(line)) is not None:
+        elif step is not None:
             self._progress(step, block, position)
         elif not is_indented:
             self._open.ordinary(line, rank)
@@ -199,6 +203,7 @@ class RunReader:
         if timestamp is not None and failure.timestamp is not None and timestamp.clock is failure.timestamp.clock:
             return timestamp.seconds - failure.timestamp.seconds > _LATER_SECONDS
         is_flushed = item.logged >= _MIN_PROGRESS or item.written > self._open.buffered
+        is_flushed |= step.key == "bar" and item.progress >= _MIN_PROGRESS_OF_OTHERS  # bars have no buffer
         return item.progress >= _MIN_PROGRESS and is_flushed
 
     def _restart(self, number: int) -> None:

@@ -37,7 +37,7 @@ _ESCAPED_LINE_END: Final = lazy_pattern(r"\\n(?!\"|(?<=\\\\n)[a-z]{2})")
 
 At the end of the string, the record ends anyway.
 """
-_WINDOWS_PATH: Final = lazy_pattern(r"\b[A-Za-z]:\\[^\\\n]|\w\\[\w.\\-]{1,200}\.py:\d")
+_WINDOWS_PATH: Final = lazy_pattern(r"\b[A-Za-z]:\\[^\\\n]|\w\\[\w.\\-]{1,200}\.py\b")
 """A path whose backslashes are not escaped, as they would be in a JSON log: names in it may start with n."""
 _MANY_LINE_ENDS: Final = "\n" * (MAX_BLANK_LINES + 2)
 _BLANK_LINES: Final = lazy_pattern(rf"\n{{{len(_MANY_LINE_ENDS)},}}")
@@ -46,6 +46,7 @@ _RECORD_START: Final = lazy_pattern(r'\{ ?"log" ?: ?"')
 _ANSI_ESCAPE: Final = lazy_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _QUOTES: Final = (("\u2018", "'"), ("\u2019", "'"), ("\u201c", '"'), ("\u201d", '"'))
 """Quotes as compilers, forums and mail programs print them, each with that of the message."""
+_EXCEPTION: Final = lazy_pattern(r"[A-Za-z_][\w.]*(?:: |$)")
 _CUT_FRAME: Final = lazy_pattern(r'File "[^"\n]*\n')
 """The start of a frame of a traceback whose file goes on in the next line."""
 _MIN_CUT: Final = 2
@@ -131,7 +132,7 @@ class LogBlock:
 
     @cached_property
     def by_rank(self) -> RankLines:
-        """The lines by rank; a line without a rank belongs to the rank of the line before, as wrapped lines do."""
+        """The lines by rank; one without a rank and a timestamp belongs to that of the line before, as wrapped ones."""
         in_order = RankLines(range(len(self.texts)), self.lines, self.texts, (0,))
         if self.ranks.count(None) == len(self.ranks):
             return in_order
@@ -139,7 +140,8 @@ class LogBlock:
         positions: dict[int | None, list[int]] = defaultdict(list)
         for position, rank in enumerate(self.ranks):
             if rank is None:
-                positions[owner].append(position)
+                is_wrapped = owner is not None and timestamp_of(self.lines[position]) is None
+                positions[owner if is_wrapped else None].append(position)
             else:
                 positions[rank].append(position)
                 owner = owner if rank == owner or self._interrupts(position) else rank
@@ -151,9 +153,13 @@ class LogBlock:
         return RankLines(indexes, lines, texts, starts)
 
     def _interrupts(self, position: int) -> bool:
-        """Whether a line with a rank stands between two indented lines without one, such as those of a traceback."""
+        """Whether a line with a rank stands between two lines without one that belong together, as of a traceback."""
         beside = slice(position - 1, position + 2, 2)
-        return self.ranks[beside] == [None, None] and not any(line[:1].strip() for line in self.lines[beside])
+        if self.ranks[beside] != [None, None]:
+            return False
+        above, below = self.lines[beside]
+        is_above_more = not above[:1].strip() or above.endswith(":")
+        return is_above_more and (not below[:1].strip() or _EXCEPTION.match(below) is not None)
 
 
 def blocks(chunks: Iterable[bytes]) -> Iterator[LogBlock]:
@@ -238,9 +244,9 @@ def _unwrapped(numbers: Sequence[int], lines: Sequence[str]) -> tuple[list[int],
     pairs: list[tuple[int, str]] = []
     is_open, before = False, ""
     for number, line in zip(numbers, lines, strict=True):
-        word = line.partition(" ")[0]
+        word = line.lstrip(" ").partition(" ")[0]
         is_rest = is_open and any(map(str.isalnum, word)) and not line.startswith(("  ", "Traceback"))
-        if is_rest and (len(before) == width or len(before) + len(word) >= width):
+        if is_rest and (len(before) == width or (line[0] != " " and len(before) + len(word) >= width)):
             pairs[-1] = pairs[-1][0], pairs[-1][1] + line
         else:
             pairs.append((number, line))

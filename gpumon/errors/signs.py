@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from gpumon.core.text_table import table
 from gpumon.errors.lazy_pattern import lazy_pattern
+from gpumon.errors.prefixes import without_prefix
 
 _MAX_LINE: Final = 600
 """Characters of a line that are examined."""
@@ -23,6 +24,7 @@ ANSWERED: Final = "answered"
 """The key of an answered request: a server does not print it from a buffer when it ends."""
 _SUMMARY: Final = "wandb:"
 """What Weights & Biases prints at the end of every run, also of one that failed."""
+_FAILED_COUNT: Final = lazy_pattern(r"\b\d+(?= (?:failed|failures?|errors?)\b)|(?<=failures=)\d+|(?<=errors=)\d+")
 _SIGNALS: Final = {
     "Segmentation fault": 11, "Bus error": 7, "Killed": 9, "OOMKilled": 9, "Aborted": 6, "Illegal instruction": 4,
     "Floating point exception": 8, "Terminated": 15, "Interrupt": 2, "Hangup": 1,
@@ -118,6 +120,12 @@ def first_failed_rank(text: str) -> int | None:
     return None if match is None else int(match[1])
 
 
+def failed_tests(text: str) -> int:
+    """How many tests failed, as the last line of a program that runs tests says."""
+    is_summary = has_sign("failed tests", text)
+    return sum(map(int, _FAILED_COUNT.findall(text))) if is_summary else 0
+
+
 def is_reported_error(text: str) -> bool:
     """Whether a line is the error of a compiler, a build, an installer, a scheduler or a command line."""
     match = sign("reported").pattern.match(text)
@@ -130,6 +138,11 @@ def has_error_level(line: str) -> bool:
     """Whether a line has the level of an error, and does not say that the program goes on."""
     is_error = has_sign("error level", line) and not line.startswith(_SUMMARY)
     return is_error and not has_sign("goes on", line.lower())
+
+
+def says_what_instead(line: str) -> bool:
+    """Whether a logger says what the program does instead of what failed."""
+    return has_sign("goes on", line.lower()) and (has_sign("warning", line) or has_information_level(line))
 
 
 def is_of_shell(text: str) -> bool:
@@ -168,7 +181,7 @@ def says_why(line: str, message: str) -> bool:
     """Whether a line next to an error that has no entry may say more about it than the message does."""
     said = message.partition("\n")[0].partition(": ")[2][:_MAX_SAME]
     is_known = line.strip() in message or (said != "" and said in line)
-    if is_known or line[:1].isspace() or not has_sign("why", line) or ended(line, line) is not None:
+    if is_known or line[:1].isspace() or not has_sign("why", without_prefix(line)) or ended(line, line) is not None:
         return False
     return not (progress(line) or has_sign("warning", line) or has_information_level(line) or has_sign("metric", line))
 

@@ -36,6 +36,8 @@ from gpumon.errors.scan import LogBlock, RankLines
 from gpumon.errors.signs import has_sign, sign
 
 _MAX_STACK_LINES: Final = 100
+_ANNOUNCED: Final = "!!! Exception during processing !!! "
+"""What ComfyUI prints above a traceback, with the message."""
 _STOPPED: Final = "^C"
 """What a terminal shows where ctrl+c was pressed."""
 _UNITTEST: Final = ("ERROR: ", "FAIL: ")
@@ -65,9 +67,11 @@ _IN_FRAME: Final = ('File "', "│", "|", "^", "~", "[Previous line repeated", "
 _GLUED: Final = lazy_pattern(r"^(\s*)([\w.]{1,100}Error)(?:: )?\2(?:: ){0,2}(.*?)(?:: )?$")
 """The last line of the tracebacks of two processes that wrote it at once, piece by piece."""
 _MAY_BE_GLUED: Final = lazy_pattern(r"Error(?:: )?[A-Z]\w{0,60}Error")
+_DIGITS: Final = str.maketrans("123456789", "000000000")
 _OF_SYNTAX: Final = frozenset({"SyntaxError", "IndentationError", "TabError"})
 _LINES_OF_SYNTAX: Final = 7
 """Lines from the place of such an error to its message, as two processes may write each of them."""
+_OBJECT: Final = lazy_pattern(r"\s*(?:(?:handle|future|task|transport|protocol): <.*)?")
 _REPORTED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL)\b")
 _LOGGED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO)\b")
 
@@ -142,11 +146,14 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
     if prefix.strip() and header + 1 < end and rows.lines[header + 1][:1].isspace():  # only the first line has it
         base = 0
     frames: list[TracebackFrame] = []
-    foreign, is_below_body = 0, True
+    foreign, is_below_body, own_shape = 0, True, _shape(line[:base])
     for row in range(header + 1, end):
         rest = rows.lines[row][base:]
         stripped = rest.strip()
         if not stripped:
+            continue
+        if _shape(rows.lines[row][:base]) != own_shape:  # of another stream
+            foreign += 1
             continue
         is_in_frame = stripped.startswith(_IN_FRAME) or CELL.match(stripped) is not None
         if TRACEBACK in stripped and not is_in_frame:
@@ -171,6 +178,11 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
     is_stopped = rows.lines[header].startswith(_STOPPED)
     is_cut = is_end and not foreign and (bool(frames) or is_stopped)
     return _cut(header, end, frames, is_stopped=is_stopped) if is_cut else None
+
+
+def _shape(prefix: str) -> str:
+    """What the prefixes of one stream have in common: all but the digits."""
+    return prefix.translate(_DIGITS)
 
 
 def _cut(header: int, end: int, frames: Sequence[TracebackFrame], *, is_stopped: bool) -> Raised:
@@ -221,7 +233,7 @@ def _raised(
         safe_text(match[1], MAX_TEXT),
         message,
         row,
-        header,
+        header - (_ANNOUNCED in above),
         end_row,
         own,
         frames[-1] if frames else None,
@@ -232,24 +244,26 @@ def _raised(
         is_of_script=script is not None and script.is_own and script.function == "<module>",
         has_traceback=True,
         is_caught=is_caught,
-        is_of_test=above.startswith("-----") and rows.texts[header - 2].startswith(_UNITTEST),
+        is_of_test=above.startswith("_____")
+        or (above.startswith("-----") and rows.texts[header - 2].startswith(_UNITTEST)),
     )
 
 
 def _above(rows: RankLines, row: int) -> str:
-    """The last line above that is not blank, with its prefix."""
+    """The last line above that is not blank, with its prefix; asyncio names its objects in the lines below it."""
     near = range(row - 1, max(rows.of_rank(row).start, row - 3) - 1, -1)
-    return next((rows.lines[other] for other in near if rows.texts[other].strip()), "")
+    return next((rows.lines[other] for other in near if not _OBJECT.fullmatch(rows.texts[other])), "")
 
 
 def _link(rows: RankLines, header: int, previous: Raised | None) -> Link:
     rank, is_inner = rows.of_rank(header), has_sign("inner", rows.texts[header])
-    start = max(rank.start, header - 4)
+    start = max(rank.start, header - 4 - _MAX_FOREIGN_LINES)
     if previous is None or previous.end_row < start or previous.row not in rank:
         return Link.INNER if is_inner else Link.NONE
     above = "\n".join(rows.texts[max(start, previous.row + 1) : header])
     if DIRECT in above or DURING in above:
         return Link.DIRECT if DIRECT in above else Link.DURING
+    above = "\n".join(rows.texts[max(header - 4, previous.row + 1) : header])
     is_inner = is_inner or sign("inner").pattern.search(above) is not None
     is_inner = is_inner or sign("repeats").pattern.search(f"{previous.name}: {previous.message}") is not None
     return Link.INNER if is_inner else Link.NONE

@@ -139,13 +139,13 @@ def test_the_interval_is_as_requested_within_the_limits(tmp_path: Path) -> None:
     with running(tmp_path, HOLDING) as program:
         probe = program.probe()
         probe.send({"ask": "pace", "interval_seconds": 0.1})
-        times = [probe.until("statistics")["monotonic_seconds"] for _ in range(8)][2:]
+        times = [probe.until("statistics")["monotonic_seconds"] for _ in range(5)][1:]
         message = probe.until("statistics")
         pauses = [after - before for before, after in itertools.pairwise(times)]
         assert min(pauses) >= 0.09
         assert max(pauses) < 5
         assert message["cost"]["seconds"] > 0
-        assert message["cost"]["reads"] >= 8
+        assert message["cost"]["reads"] >= 5
 
 
 def test_a_program_without_torch_or_without_cuda_has_no_thread_and_no_socket(tmp_path: Path) -> None:
@@ -541,7 +541,7 @@ def test_a_client_that_does_not_read_does_not_block_others(tmp_path: Path) -> No
             probe.send({"ask": "pace", "interval_seconds": 0.1})
         for number in range(200):
             deaf.send({"ask": "summary", "id": number, "ordinal": 1})
-        assert len([other.until("statistics") for _ in range(20)]) == 20
+        assert len([other.until("statistics") for _ in range(6)]) == 6
 
 
 def test_the_number_of_clients_is_limited(tmp_path: Path) -> None:
@@ -623,10 +623,12 @@ def test_the_environment_disables_the_probe(tmp_path: Path) -> None:
 
 
 def test_a_removed_socket_is_created_again(tmp_path: Path) -> None:
-    with running(tmp_path, HOLDING) as program:
+    soon = 'sys.modules["_gpumon_probe_agent"].startup._sampler._next_socket_check = 0.0\nsys.stdin.readline()\n'
+    with running(tmp_path, HOLDING + soon) as program:
         program.hear()
         path = program.socket()
         path.unlink()
+        program.say("")
         assert program.socket() != path
 
 
@@ -810,8 +812,8 @@ time.sleep(0.3)
 os.closerange(3, 100)
 files = [open(f"{os.environ['HOME']}/{number}", "w+") for number in range(6)]
 before = time.process_time()
-time.sleep(2)
-print(time.process_time() - before < 0.2)
+time.sleep(1)
+print(time.process_time() - before < 0.1)
 probe.stop()
 for each in files:
     each.write("mine")

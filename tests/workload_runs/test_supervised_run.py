@@ -4,8 +4,10 @@ import errno
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -219,9 +221,14 @@ def test_a_limit_comes_from_the_plan_where_none_is_given(stage: Stage, seconds: 
     assert limits[-1] == limit
 
 
-def test_waiting_for_leave_is_no_work_and_has_no_limit(stage: Stage) -> None:
-    play = stage.play(stage.request(limit_seconds=0.3), leave=False)
-    play.follow(lambda: len(play.state.memory) >= 4)
+def test_waiting_for_leave_is_no_work_and_has_no_limit(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = 0.0
+    clock = SimpleNamespace(sleep=time.sleep, monotonic=lambda: time.monotonic() + passed)
+    monkeypatch.setattr(supervised_run, "time", clock)
+    play = stage.play(stage.request(limit_seconds=30.0), leave=False)
+    play.follow(lambda: play.state.awaits_confirmation)
+    passed, seen = 40.0, len(play.state.memory)
+    play.follow(lambda: len(play.state.memory) >= seen + 2)
     play.allow()
     assert ended_once(play).reason == ""
     assert play.result.verdict is VerdictKind.OK

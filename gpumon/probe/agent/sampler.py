@@ -181,6 +181,7 @@ class Sampler:
 
     def abandon(self) -> None:
         """Close the descriptors that a forked child has inherited; the thread itself does not exist in the child."""
+        self._is_stopping = True  # or the exit of the child would wait for the thread
         self.stack_timer.abandon()
         self._close()
 
