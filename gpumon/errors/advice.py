@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Final
 
 from gpumon.core.text_table import table
+from gpumon.errors.entry import Code
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.raised import TracebackFrame
@@ -42,7 +43,7 @@ def own_words(message: str) -> str:
     instructions: list[str] = []
     for sentence in _SENTENCE.split(message):
         text = " ".join(sentence.split())
-        is_other = (text.endswith("?") and "mean" not in text) or text.startswith("(") or len(text) > _MAX_QUOTE
+        is_other = (text.endswith(("?", ":")) and "mean" not in text) or text.startswith("(") or len(text) > _MAX_QUOTE
         if not is_other and has_sign("instruction", text) and not has_sign("boilerplate", text):
             instructions.append(text)
     return min(instructions, key=lambda text: text.startswith("If "), default="")  # what holds in any case, first
@@ -102,6 +103,7 @@ def _values(root: LogFailure) -> dict[str, str]:
         place = f"the call of {frame.function}"
     code = "" if frame is None else frame.code
     values = {"place": place, "code": code, "message": message, "package": raised.package}
+    values["operands"] = Code(", ".join(root.operands))
     raising = "" if raised.raising is None else raised.raising.code
     values["asserted"] = raising.removeprefix("assert ") if raising.startswith("assert ") else ""
     is_given = raised.name == "ModuleNotFoundError" and raised.package not in message  # such as the name of an app
@@ -110,7 +112,9 @@ def _values(root: LogFailure) -> dict[str, str]:
     if attribute is not None:
         owner = re.search(rf"([A-Za-z_][\w.]*)\.{attribute[1]}\b", code)
         values["object"] = "" if owner is None else owner[1]
-        values["member"] = attribute[1] if values["object"] == "self" else ""
+        values["method" if f"{attribute[1]}(" in code else "member"] = (
+            attribute[1] if values["object"] == "self" else ""
+        )
     return values | _module_values(message, frame)
 
 
@@ -167,7 +171,11 @@ def _filled(text: str, values: Mapping[str, str]) -> Advice:
     sentence, _, code = text.partition(" | ")
     paths = {name: short_path(value) if name == "file" else value for name, value in values.items()}
     filled = _VALUE.sub(lambda match: paths[match[1]], sentence)
-    return Advice(filled, _VALUE.sub(lambda match: (repr if match[2] else shlex.quote)(values[match[1]]), code))
+    return Advice(filled, _VALUE.sub(lambda match: _in_code(values[match[1]], is_python=bool(match[2])), code))
+
+
+def _in_code(value: str, *, is_python: bool) -> str:
+    return value if isinstance(value, Code) else (repr if is_python else shlex.quote)(value)
 
 
 def exit_meaning(code: int) -> tuple[str, str]:

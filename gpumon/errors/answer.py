@@ -159,7 +159,7 @@ def _what(failure: LogFailure, ranks: int, first_failed: int | None) -> str:
     if failure.is_raised:
         message = failure.raised.first_words.partition(". GPU ")[0].strip()
         return f"{who}raised {failure.raised.name}" + (f": {message}" if message else "")
-    text = " ".join(failure.text.split())
+    text = signs.sign("bar in front").pattern.sub("", " ".join(failure.text.split()))
     title = f"{failure.match.error.title}: {text}" if failure.match else text
     return f"{who}{title}" if not who else f"{who.strip()}: {title}"
 

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from gpumon.errors import signs
+from gpumon.errors.entry import Code
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import ERRORS
 from gpumon.errors.match import Match
@@ -83,9 +84,13 @@ def cause_of(reading: LogReading) -> Cause | None:
     end = [] if failures[-1] is root or failures[-1] in links else [failures[-1]]
     ignored = _ignored(root, reading)
     confidence, reason = _confidence(root, failures, is_by_kind=is_by_kind)
-    root = _with_own_frame(root, failures)
+    root = _with_own_frame(root, first, failures)
     identified = root.matches or tuple(_identified(root))
-    root = replace(root, matches=tuple(replace(match, is_cause=True) for match in in_place(identified, reading)))
+    named = {"operands": Code(f"[{', '.join(root.operands)}]")} if root.operands else {}
+    placed = (
+        replace(match, is_cause=True, values={**match.values, **named}) for match in in_place(identified, reading)
+    )
+    root = replace(root, matches=tuple(placed))
     return Cause(root, failures[-1], (*end, *links, root), confidence, reason, ignored, grade >= _ECHO)
 
 
@@ -98,15 +103,15 @@ def _of_tests(failures: Sequence[LogFailure]) -> Sequence[LogFailure]:
     return [*(item for item in tests if counts[item.first_text] == max(counts.values())), failures[-1]]
 
 
-def _with_own_frame(root: LogFailure, failures: Sequence[LogFailure]) -> LogFailure:
+def _with_own_frame(root: LogFailure, first: LogFailure, failures: Sequence[LogFailure]) -> LogFailure:
     """The root with the user's line that the exceptions around it name, if its own traceback has none.
 
-    A worker process may only have lines of libraries in it.
+    A worker process may only have lines of libraries in it, and what a kernel or the system says has no lines.
     """
     if root.raised.frame is not None:
         return root
-    links = _links(root, failures)
-    place = links.index(root)
+    links = _links(root if root.is_raised else first, failures)
+    place = links.index(root) if root.is_raised else 0
     frames = (link.raised.frame for link in (*links[place:], *reversed(links[:place])))
     return replace(root, raised=root.raised._replace(frame=next(filter(None, frames), None)))
 

@@ -113,6 +113,8 @@ _LINES_TO_ARROW: Final = 12
 _PACKAGE: Final = lazy_pattern(r"(?:(?:site|dist)-packages|modules(?=[\\/]transformers_modules))[\\/](\w{1,80})[\\/.]")
 _PASSES_ON: Final = frozenset({"", "torch"})
 """Packages that pass on what they are called with; the empty name is Python's own library."""
+_FORWARDS: Final = lazy_pattern(r"\(\*\w+, \*\*\w+\)")
+"""A call with just what a function was called with, such as that of a wrapper."""
 DIRECT: Final = "The above exception was the direct cause"
 DURING: Final = "During handling of the above exception"
 _CONTINUATIONS: Final = ("Compile with", "For debugging", "If you", "Please", "Did you", "To fix", "what():")
@@ -190,6 +192,7 @@ def raising_package(frames: Sequence[TracebackFrame]) -> str:
     for frame in reversed(frames):
         match = _PACKAGE.search(frame.file)
         package = "" if match is None else match[1]
-        if frame.is_own or (package not in _PASSES_ON and not frame.function.startswith("__getattr")):
+        is_passed_on = package in _PASSES_ON or frame.function.startswith("__getattr") or _FORWARDS.search(frame.code)
+        if frame.is_own or not is_passed_on:
             return package
     return ""

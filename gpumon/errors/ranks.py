@@ -25,12 +25,14 @@ class RankWork(NamedTuple):
         waits_for: The number of the collective that timed out.
         elements: The number of elements that it takes.
         enqueued: The number of the last collective that the rank started.
+        members: The number of ranks that take part in it, as far as the sizes show.
     """
 
     waits_for: int | None = None
     operation: str = ""
     elements: int | None = None
     enqueued: int | None = None
+    members: int = 0
 
 
 def with_line(work: RankWork, line: str) -> RankWork:
@@ -38,7 +40,9 @@ def with_line(work: RankWork, line: str) -> RankWork:
     match = _WORK.search(line)
     if match is not None and work.waits_for is None:
         elements = None if match[3] is None else int(match[3])
-        work = work._replace(waits_for=int(match[1]), operation=match[2].lstrip("_"), elements=elements)
+        members = int(match[4]) // elements if elements and match[4] and "ALLGATHER" in match[2] else 0
+        operation = match[2].lstrip("_")
+        work = work._replace(waits_for=int(match[1]), operation=operation, elements=elements, members=members)
     match = _LAST.search(line)
     if match is not None:
         work = work._replace(enqueued=int(match[1]))
@@ -78,6 +82,8 @@ def comparison(works: Mapping[int, RankWork], ranks: Iterable[int]) -> Differenc
         if elements != usual:
             sentence = f"rank {rank} passes {elements:,} elements to {name} #{number:,}, the others {usual:,}"
             return Difference(sentence, f"rank {rank}")
+    members = max(work.members for work in same.values())
+    ranks = range(members) if members == len(waiting) + 1 > max(waiting) else ranks  # all but one report
     silent = sorted(set(ranks) - set(waiting))
     if not silent or len(waiting) < 2:
         return None

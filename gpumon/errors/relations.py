@@ -52,13 +52,13 @@ def follows(failure: LogFailure, earlier: LogFailure) -> bool:
 
 
 def may_lead_to(notice: Match, root: LogFailure) -> bool:
-    """Whether a notice may be the reason of a failure: it is of a kind that ends programs later, or names the same."""
+    """Whether a notice may be the reason of a failure: it names the same, and says more than the failure does."""
     known = LogFailure(FailureKind.KNOWN, notice.line, notice.text, notice.rank, matches=(notice,))
     package = root.raised.package
     is_named = len(package) >= _MIN_OBJECT and package in notice.text
     is_named = is_named or _is_about_the_same(root, known) or shares_name(notice, root)
-    is_later = notice.error.is_leading and not notice.error.is_echo
-    return is_later or (are_of_one_rank(known, root) and is_named)
+    is_repeated = root.raised.message != "" and root.raised.message in notice.text
+    return is_named and not is_repeated and are_of_one_rank(known, root)
 
 
 def shares_name(notice: Match, root: LogFailure) -> bool:

@@ -269,6 +269,14 @@ def _link(rows: RankLines, header: int, previous: Raised | None) -> Link:
     return Link.INNER if is_inner else Link.NONE
 
 
+def _frames_above(rows: RankLines, row: int, lines: int) -> range:
+    """The lines above an exception that may be frames, upward: its header may be far above them, or not in the log."""
+    start, top = rows.of_rank(row).start, row - lines
+    while top > max(start, row - MAX_TRACEBACK_LINES) and rows.lines[top][:1].isspace():
+        top -= 1
+    return range(row - 1, max(start, top) - 1, -1)
+
+
 def _bare_exceptions(
     rows: RankLines, matches: Iterable[tuple[int, re.Match[str]]], taken: set[int], mixed: set[int]
 ) -> Iterator[Raised]:
@@ -288,19 +296,17 @@ def _bare_exceptions(
         name = match["name"] or match["fatal"] or match["cpp"] or ("terminate" if match["thrown"] else "Exception")
         if match["thrown"]:
             message = _WHAT.sub("", message.lstrip())
+        is_syntax = match["name"] in _OF_SYNTAX
         near = range(last_end, min(rows.of_rank(row).stop, last_end + _MAX_STACK_LINES))  # innermost frame first
         if not match["fatal"]:  # an error of syntax has its place above it
-            near = range(row - 1, max(rows.of_rank(row).start, row - LINES_OF_PLACE) - 1, -1)
-        is_syntax = match["name"] in _OF_SYNTAX
-        if is_syntax:
-            near = range(row - 1, max(rows.of_rank(row).start, row - _LINES_OF_SYNTAX) - 1, -1)
+            near = _frames_above(rows, row, _LINES_OF_SYNTAX if is_syntax else LINES_OF_PLACE)
         near = range(0) if row in mixed else near
         frames = [frame for other in near if (frame := frame_at(rows.texts[other], rows, other, 0)) is not None]
-        frame = next((frame for frame in frames if frame.is_own or not match["fatal"]), frames[0] if frames else None)
-        is_script = is_syntax and frame is not None and frame.is_own
+        own = next((frame for frame in frames if frame.is_own), None)
+        is_script = is_syntax and own is not None
         is_end = is_script or bool(match["thrown"] or match["fatal"])
         yield Raised(
-            *(safe_text(name, MAX_TEXT), message, row, row, last_end, frame, frame),
+            *(safe_text(name, MAX_TEXT), message, row, row, last_end, own, frames[0] if frames else None),
             is_uncaught=is_end,
             is_of_script=is_script,
         )

@@ -204,9 +204,8 @@ def test_an_exit_code_alone_is_explained(code: int, meaning: str) -> None:
 
 
 def test_a_command_after_a_failure_is_no_run() -> None:
-    assert (
-        root_text(traceback("ValueError: first") + "me@host:~$ python -m pip list\nnumpy 1.26\n") == "ValueError: first"
-    )
+    text = traceback("ValueError: first") + "me@host:~$ python -m pip list\nnumpy 1.26\n"
+    assert root_text(text) == "ValueError: first"
 
 
 def test_timestamps_of_any_form_are_no_part_of_an_error() -> None:
@@ -220,18 +219,19 @@ def test_timestamps_of_any_form_are_no_part_of_an_error() -> None:
 
 
 def test_ranks_are_compared() -> None:
-    lines = [
-        f"[rank{rank}]:[E ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation timeout:"
-        " WorkNCCL(SeqNum=4182, OpType=ALLREDUCE, NumelIn=64, NumelOut=64, Timeout(ms)=600000) ran for 600013"
-        " milliseconds before timing out.\n"
-        for rank in (0, 1, 2)
-    ]
-    lines.append(
+    late = (
         "[rank3]:[E ProcessGroupNCCL.cpp:700] [Rank 3] Timeout at NCCL work: 4181, last enqueued NCCL work: 4181,"
         " last completed NCCL work: 4181.\n"
     )
-    headline = answer("".join(lines)).headline
-    assert "rank 3 is 1 collective behind (ALLREDUCE #4,182); the others wait for it" in headline
+    timeout = (
+        "[rank{0}]:[E ProcessGroupNCCL.cpp:632] [Rank {0}] Watchdog caught collective operation timeout: WorkNCCL("
+        "SeqNum=4182, OpType={1}, Timeout(ms)=600000) ran for 600013 milliseconds before timing out.\n"
+    )
+    reduced = [timeout.format(rank, "ALLREDUCE, NumelIn=64, NumelOut=64") for rank in range(3)]
+    assert "rank 3 is 1 collective behind (ALLREDUCE #4,182)" in answer("".join(reduced) + late).headline
+    gathered = [timeout.format(rank, "ALLGATHER, NumelIn=1, NumelOut=4") for rank in (1, 2, 3)]
+    ended = f"[ERROR] [launch.py:321] {['python'] * 200} exits with return code = -6\n"
+    assert "rank 0 does not report ALLGATHER #4,182" in answer("".join(gathered) + ended).headline
 
 
 def test_the_first_thing_to_do_about_an_exception_without_an_entry() -> None:
