@@ -22,6 +22,7 @@ _ROW: Final = lazy_pattern(
 )
 _VALUE: Final = lazy_pattern(r"\{(\w+)(!r)?\}")
 _MODULE: Final = lazy_pattern(r"(?:No module named|module) '?(?P<module>\w{1,100})")
+_COMMENT: Final = lazy_pattern(r"\s#\s.*$")
 _ATTRIBUTE: Final = lazy_pattern(r"has no attribute '(\w{1,100})'")
 _FAILED_TEST: Final = lazy_pattern(r"(?P<test>[^\s,]+\.py::[^\s,]+)(?: - (?P<reason>.+))?")
 _COMMAND: Final = lazy_pattern(r"(?:fault|error|Aborted|instruction|exception)(?: \(core dumped\))? +(\S.*)")
@@ -101,7 +102,7 @@ def _values(root: LogFailure) -> dict[str, str]:
     place = f"{short_path(frame.file)}:{frame.line}" if frame is not None else "that place"
     if frame is not None and not frame.is_own and frame.function.isidentifier():
         place = f"the call of {frame.function}"
-    code = "" if frame is None else frame.code
+    code = "" if frame is None else _COMMENT.sub("", frame.code)
     values = {"place": place, "code": code, "message": message, "package": raised.package}
     values["operands"] = Code(", ".join(root.operands))
     raising = "" if raised.raising is None else raised.raising.code
