@@ -81,12 +81,8 @@ class PreparedPattern:
 
     def search(self, line: CasedText) -> re.Match[str] | None:
         """The first match in a line. What is far in front of the first required text is skipped."""
-        text = line.written if self.pattern.is_case_sensitive else line.lower
-        anchor, lead, others = self._required
-        for literal in others:
-            if literal not in text:
-                return None
-        start = text.find(anchor)
+        text, (anchor, lead, others) = self._text(line), self._required
+        start = text.find(anchor) if all(map(text.__contains__, others)) else -1
         return None if start < 0 else exact(self._regex).search(text, max(0, start - lead))
 
     def wrapped_matches(

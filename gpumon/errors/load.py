@@ -8,7 +8,7 @@ import json
 import re
 import string
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +32,7 @@ _SAFE: Final = re.compile(r"[\w@%+=:,./-]{1,200}")
 """A value of a log that may stand in code."""
 _MODES: Final = {"": (False, False), "when": (True, True), "prefer when": (True, False), "only when": (False, True)}
 """Before a condition: whether the fix is first where it holds, and hidden otherwise."""
-_WHEN: Final = re.compile(r"(when|prefer when|only when) ")
+_WHEN: Final = re.compile(r"((?:prefer |only )?when) ")
 _OPEN_CONDITION: Final = re.compile(r"(?:,| and| or| not|\()$")
 """The end of a line after which a condition continues on the next one."""
 _RAISED: Final = frozenset({"in-package", "in-model-code", "in-own-code"})
@@ -67,12 +67,11 @@ class _Field:
     def fail(self, reason: str) -> EntryError:
         return EntryError(f"{self.where}: {reason}")
 
-    def with_condition(self, head: str | None = None) -> tuple[str, str, str]:
+    def with_condition(self) -> tuple[str, str, str]:
         """The mode and the condition at the start of the text, which may be empty, and the rest of the text."""
-        lines = [self.head if head is None else head, *self.texts]
-        match = _WHEN.match(lines[0])
+        lines, match = [self.head, *self.texts], _WHEN.match(self.head)
         if match is None:
-            return "", "", " ".join(filter(None, lines))
+            return "", "", self.text
         condition = lines.pop(0)[match.end() :]
         while _OPEN_CONDITION.search(condition) and lines:
             condition = f"{condition} {lines.pop(0)}"
@@ -158,7 +157,7 @@ def _fixes(some: _Field) -> Iterator[Fix]:
     name, _, rest = some.head.removeprefix("use ").lstrip().partition(" ")
     if name not in entry_texts("fixes"):
         raise some.fail(f"fixes.txt has no group {name!r}")
-    mode, condition, _ = some.with_condition(rest.strip())
+    mode, condition, _ = replace(some, head=rest.strip()).with_condition()
     for fix in shared_fixes(name):
         both = f"({fix.when}) and ({condition})" if fix.when and condition else fix.when or condition
         is_first, is_hidden = _MODES[mode] if mode else (fix.is_first, fix.is_hidden_otherwise)
