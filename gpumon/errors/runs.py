@@ -177,7 +177,7 @@ class RunReader:
 
     def _progress(self, step: signs.WorkLine, block: LogBlock, position: int) -> None:
         number, rank = block.numbers[position], block.ranks[position]
-        ended = (item.failure for item in self._open.items if item.failure.kind is FailureKind.ENDED)
+        ended = (item.failure for item in self._open.items if item.failure.ended and not item.failure.ended.is_reason)
         if any("local_rank" in failure.text for failure in ended):
             self._restart(number)  # torchrun says that a rank failed and ends all others, so other ones do this
             return
