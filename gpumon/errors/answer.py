@@ -18,7 +18,7 @@ from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, N
 from gpumon.errors.relations import may_lead_to, shares_name
 
 _MAX_NOTICES: Final = 4
-_MAX_NAME: Final = 32
+_MAX_NAME: Final = 24
 _MAX_SAID: Final = 200
 _MAX_START_LINES: Final = 20
 """Lines of a run that only started, so that how the one before ended is said too."""

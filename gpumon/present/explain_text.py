@@ -80,6 +80,8 @@ def _lines(answer: LogAnswer, width: int) -> Iterator[AnswerLine]:
         yield AnswerLine("  ", _clipped(answer.place, width - 2), AnswerRole.PLACE)
     yield from _step("DO", answer.do, width)
     yield from _step("ELSE", answer.otherwise, width)
+    if answer.place and not answer.cache and len(answer.headline) > width:  # what to do stands on the third line
+        yield from _labeled("ERROR", _cut_off(answer.headline, width - 1, width - _LABEL_WIDTH), width, 1)
     yield from _labeled("BECAUSE", answer.because, width, _MAX_TEXT_LINES)
     yield from _labeled("CACHE", answer.cache, width, 1)
     yield from _labeled("IGNORED", answer.ignored, width, 1)
@@ -118,6 +120,15 @@ def _shortened(text: str, width: int, count: int) -> list[str]:
     if ends and ends[-1] > room // 2:
         return wrapped(f"{text[: ends[-1]]}.", width)
     return _filled(text, width, count)
+
+
+def _cut_off(headline: str, start: int, width: int) -> str:
+    """The error that a headline names; if it is too long, what was cut off at ``start`` and words before it."""
+    error = headline.rpartition(" raised ")[2]
+    words = error.split(" ")
+    while len(" ".join(words)) > max(width, len(headline) - start) - len(_MORE) and len(words) > 1:
+        del words[0]
+    return error if len(error) <= width else _MORE + " ".join(words)
 
 
 def _clipped(text: str, width: int) -> str:
