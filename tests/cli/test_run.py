@@ -17,27 +17,12 @@ import pytest
 
 from gpumon.workload_runs.catalogue import workloads_folder
 from tests.cli.running import GPUMON, is_one_line, run
+from tests.fake_torch import fake_torch
 from tests.nvml_mock import NvmlMock
 from tests.processes import is_running, tree, wait_gone
 
 UUID = "GPU-6d6f636b-4d6f-5b6b-8c01-000000000000"
 """UUID of the first GPU of the stand-in driver."""
-TORCH = f"""
-class _Version: cuda = "13.0"
-class device:
-    def __init__(self, name): self.type = name.partition(":")[0]
-class _Properties:
-    name, major, minor, multi_processor_count, total_memory, uuid = "NVIDIA H200", 9, 0, 132, 150 << 30, "{UUID[4:]}"
-class cuda:
-    init = set_device = staticmethod(lambda *_: None)
-    device_count = staticmethod(lambda: 2)
-    get_device_properties = staticmethod(lambda _: _Properties)
-    get_arch_list = staticmethod(lambda: ["sm_90"])
-    mem_get_info = staticmethod(lambda _: (140 << 30, 150 << 30))
-    memory_stats_as_nested_dict = staticmethod(lambda _: {{"allocated_bytes": {{"all": {{"current": 5, "peak": 7}}}}}})
-    memory_summary = staticmethod(lambda _: "summary")
-version, __version__ = _Version, "2.99.0+fake"
-"""
 WORKLOAD = """
 import time
 from _kit import Uses, Workload, choice, flag, integer
@@ -78,7 +63,7 @@ Environment = dict[str, str]
 def environment(nvml_mock: NvmlMock, tmp_path: Path) -> Environment:
     """Two GPUs, a workload of the user, and torch."""
     (tmp_path / "fake_torch").mkdir()
-    (tmp_path / "fake_torch" / "torch.py").write_text(TORCH)
+    (tmp_path / "fake_torch" / "torch.py").write_text(fake_torch(2, UUID))
     folder = tmp_path / "config" / "gpumon" / "workloads"
     folder.mkdir(parents=True)
     (folder / "count.py").write_text(WORKLOAD)

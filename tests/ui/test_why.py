@@ -1,8 +1,11 @@
 """The screen that explains why a training run is slow: progress, the account, a reason in its place, and traces."""
 
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
+from textual.pilot import Pilot
 
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.step_classes import DATA
@@ -60,6 +63,17 @@ def examination(monkeypatch: pytest.MonkeyPatch) -> FakeExamination:
     return fake
 
 
+@asynccontextmanager
+async def opened(seconds: float) -> AsyncIterator[tuple[GpumonApp, Pilot[None]]]:
+    """The screen, some time after it was opened."""
+    app = app_on(stream := FakeLive())
+    async with app.run_test(size=(120, 40)) as pilot:
+        stream.put(builders.frame())
+        await app.push_screen(WhyScreen(4242))
+        await pilot.pause(seconds)
+        yield app, pilot
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 10)])
 async def test_progress_and_then_the_account(size: tuple[int, int], examination: FakeExamination) -> None:
@@ -88,25 +102,14 @@ async def test_progress_and_then_the_account(size: tuple[int, int], examination:
 async def test_a_reason_takes_the_place_of_the_account(examination: FakeExamination) -> None:
     examination.result = Problem(ProblemCode.NOT_FOUND, "Process 4242 has no probe.", "Start it with gpumon watch.")
     examination.release.set()
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        stream.put(builders.frame())
-        await app.push_screen(WhyScreen(4242))
-        await pilot.pause(0.2)
-
+    async with opened(0.2) as (app, _pilot):
         assert "Process 4242 has no probe." in screen_text(app)
         assert "Start it with gpumon watch." in screen_text(app)
         assert examination.calls == 1
 
 
 async def test_a_trace_on_request_stays(examination: FakeExamination) -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        stream.put(builders.frame())
-        await app.push_screen(WhyScreen(4242))
-        await pilot.pause(0.1)
+    async with opened(0.1) as (app, pilot):
         await pilot.press("r")
         await pilot.pause(0.1)
         assert examination.cancelled == 1, "the observation that ran has ended"
@@ -122,12 +125,7 @@ async def test_a_trace_on_request_stays(examination: FakeExamination) -> None:
 
 
 async def test_nothing_is_observed_while_another_screen_is_in_front(examination: FakeExamination) -> None:
-    stream = FakeLive()
-    app = app_on(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        stream.put(builders.frame())
-        await app.push_screen(WhyScreen(4242))
-        await pilot.pause(0.1)
+    async with opened(0.1) as (_app, pilot):
         await pilot.press("question_mark")
         await pilot.pause(0.1)
 

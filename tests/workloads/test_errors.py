@@ -13,6 +13,7 @@ import pytest
 from gpumon.errors.explain import explain_text
 from gpumon.errors.load import ERRORS
 from tests.cli.running import run
+from tests.fake_torch import fake_torch
 from tests.workloads.conftest import Judge, RunWorkload, load_workload, needs_torch
 
 ON_CPU = (
@@ -25,22 +26,8 @@ WANTED = {
     "host-allocation", "state-dict-mismatch", "weights-only", "nan-loss", "nan-backward",
 }  # fmt: skip
 
-STRAW = """
+STRAW = f"""{fake_torch(1, "GPU-straw")}
 import os
-__version__ = "2.99.0+straw"
-class version: cuda = "13.0"
-class device:
-    def __init__(self, name): self.type = name.partition(":")[0]
-class _Properties:
-    name, major, minor, multi_processor_count, total_memory, uuid = "NVIDIA H200", 9, 0, 132, 150 << 30, "straw"
-class cuda:
-    init = set_device = staticmethod(lambda *_: None)
-    device_count = staticmethod(lambda: 1)
-    get_device_properties = staticmethod(lambda _: _Properties)
-    get_arch_list = staticmethod(lambda: ["sm_90"])
-    mem_get_info = staticmethod(lambda _: (140 << 30, 150 << 30))
-    memory_stats_as_nested_dict = staticmethod(lambda _: {})
-    memory_summary = staticmethod(lambda _: "summary")
 class _Words(list):
     max = lambda self: max(*self)
 class _Answer:
