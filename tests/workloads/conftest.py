@@ -52,6 +52,16 @@ WORKLOAD = {name}.WORKLOAD
 """
 
 
+def with_step(name: str, folder: Path, step: str) -> Path:
+    """A file that is a workload which trains, with a custom step."""
+    probe = folder / "probe.py"
+    body = "".join(f"        {line}\n" for line in step.splitlines())
+    method = f"class Changed(training.Trainer):\n    def step(self, batch, mark=lambda _: None):\n{body}"
+    imports = "from _kit import training, training_run\n"
+    probe.write_text(f"{probe_of(name)}{imports}{method}training_run.Trainer = Changed\n")
+    return probe
+
+
 def output_of(workload: str, text: str) -> str:
     """What a script prints that has the workload's file as ``w`` and, as ``context``, torch on the CPU."""
     command = [torch_python(), "-c", _CONTEXT + text, str(WORKLOADS), workload]

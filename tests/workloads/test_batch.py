@@ -4,26 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.workloads.conftest import Ran, RunWorkload, load_workload, needs_torch, probe_of
+from tests.workloads.conftest import RunWorkload, load_workload, needs_torch, with_step
 
 _TINY = {"model": "mlp", "model_size": "tiny", "max_batch": 8, "duration": 0.02, "precision": "fp32"}
-_PROBE = (
-    probe_of("batch")
-    + """
-from _kit import training, training_run
-class Limited(training.Trainer):
-    def step(self, batch, mark=lambda _: None):
-FAULT
-training_run.Trainer = Limited
-"""
-)
-
-
-def run_probe(run_workload: RunWorkload, tmp_path: Path, fault: str, **parameters: object) -> Ran:
-    """Runs batch with a custom step."""
-    probe = tmp_path / "probe.py"
-    probe.write_text(_PROBE.replace("FAULT", "\n".join(f"        {line}" for line in fault.splitlines())))
-    return run_workload(probe, **{**_TINY, **parameters})
 
 
 def no_memory_above(size: int) -> str:
@@ -76,7 +59,7 @@ def test_a_curve_with_its_knee(run_workload: RunWorkload) -> None:
 
 @needs_torch
 def test_the_sweep_recovers_from_out_of_memory(run_workload: RunWorkload, tmp_path: Path) -> None:
-    ran = run_probe(run_workload, tmp_path, no_memory_above(11), max_batch=64)
+    ran = run_workload(with_step("batch", tmp_path, no_memory_above(11)), **_TINY | {"max_batch": 64})
     assert ran.result["verdict"] == "ok", ran.result
     assert ran.metric("largest")["value"] == 11
     assert ran.metric("out_of_memory")["value"] == len(ran.of("error")) == 2, "16 and 12"

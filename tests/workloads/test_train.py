@@ -5,26 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.workloads.conftest import Ran, RunWorkload, load_workload, needs_torch, probe_of
+from tests.workloads.conftest import Ran, RunWorkload, load_workload, needs_torch, with_step
 
 _TINY = {"model": "mlp", "model_size": "tiny", "batch_size": 4, "duration": 0.05, "precision": "fp32"}
-_PROBE = (
-    probe_of("train")
-    + """
-from _kit import training, training_run
-class Broken(training.Trainer):
-    def step(self, batch, mark=lambda _: None):
-FAULT
-training_run.Trainer = Broken
-"""
-)
-
-
-def run_probe(run_workload: RunWorkload, tmp_path: Path, fault: str, **parameters: object) -> Ran:
-    """Runs train with a custom step."""
-    probe = tmp_path / "probe.py"
-    probe.write_text(_PROBE.replace("FAULT", "\n".join(f"        {line}" for line in fault.splitlines())))
-    return run_workload(probe, **{**_TINY, **parameters})
 
 
 def cases(ran: Ran) -> dict[str, dict[str, float]]:
@@ -90,7 +73,7 @@ def test_what_raises_the_utilization(run_workload: RunWorkload, tmp_path: Path) 
 if self._options.compile:
     raise ValueError("InvalidCxxCompiler: No working C++ compiler found")
 return super().step(batch, mark)"""
-    ran = run_probe(run_workload, tmp_path, fault, compare="faster")
+    ran = run_workload(with_step("train", tmp_path, fault), **_TINY, compare="faster")
     assert list(cases(ran)) == ["as set", "fused optimizer"]
     assert "as set 1.00x; fused optimizer " in ran.result["why"]
 
@@ -101,7 +84,7 @@ def test_a_missing_compiler_is_a_sentence(run_workload: RunWorkload, tmp_path: P
 if self._options.compile:
     raise ValueError("InvalidCxxCompiler: No working C++ compiler found")
 return super().step(batch, mark)"""
-    ran = run_probe(run_workload, tmp_path, fault, compare="compile")
+    ran = run_workload(with_step("train", tmp_path, fault), **_TINY, compare="compile")
     assert ran.exit_code == 0
     assert ran.result["verdict"] == "warn"
     assert list(cases(ran)) == ["eager"]
@@ -116,7 +99,7 @@ def test_a_variant_without_memory_is_a_sentence(run_workload: RunWorkload, tmp_p
 if len(batch[0]) > 8:
     raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes.")
 return super().step(batch, mark)"""
-    ran = run_probe(run_workload, tmp_path, fault, compare="batch")
+    ran = run_workload(with_step("train", tmp_path, fault), **_TINY, compare="batch")
     assert ran.result["verdict"] == "ok"
     assert list(cases(ran)) == ["batch 1", "batch 2", "batch 4", "batch 8"]
     assert "batch 16: A batch of 16 does not fit into the memory of this run." in ran.result["why"]
@@ -136,11 +119,10 @@ return super().step(batch, mark)"""
     ],
 )  # fmt: skip
 def test_steps_that_do_not_train_fail(run_workload: RunWorkload, tmp_path: Path, fault: str, reason: str) -> None:
-    ran = run_probe(
-        run_workload,
-        tmp_path,
-        fault.replace("return self._torch.ones", "[mark(name) for name in training.PARTS]\nreturn self._torch.ones"),
+    marked = fault.replace(
+        "return self._torch.ones", "[mark(name) for name in training.PARTS]\nreturn self._torch.ones"
     )
+    ran = run_workload(with_step("train", tmp_path, marked), **_TINY)
     assert ran.exit_code == 1
     assert ran.result["verdict"] == "fail"
     assert ran.result["why"].startswith(reason)
