@@ -118,9 +118,8 @@ def _shared_keys(root: click.Context, content: Config) -> Iterator[ConfigKey]:
             source = root.get_parameter_source(name)
             yield _option_key(name, root.params[name], option, source, _variable(root, option), content)
         else:  # an option of some commands only
-            option = next(
-                file_options(command)[name] for command in root.command.commands.values() if _has(command, name)
-            )
+            options_of_commands = map(file_options, root.command.commands.values())
+            option = next(chosen[name] for chosen in options_of_commands if name in chosen)
             is_set = name in content.options
             value = content.options[name] if is_set else _default(option)
             source = ParameterSource.DEFAULT_MAP if is_set else ParameterSource.DEFAULT
@@ -224,10 +223,6 @@ def _default(option: click.Option) -> object:
     if option.is_flag:
         return default is True
     return default if isinstance(default, (bool, int, float, str)) else None
-
-
-def _has(command: click.Command, name: str) -> bool:
-    return name in file_options(command)
 
 
 def _variable(context: click.Context, option: click.Option) -> str | None:

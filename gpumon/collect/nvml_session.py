@@ -140,7 +140,9 @@ class NvmlSession:
         self._processes = processes
         self._budget = budget or SamplingBudget(api.in_flight.clock)
         self.problems: dict[str, Problem] = {}
-        self.driver_version = self._version("driver_version", _driver_version)
+        self.driver_version = self._version(
+            "driver_version", lambda api: safe_text(api.call("nvmlSystemGetDriverVersion"), 32)
+        )
         self.cuda_driver_version = self._version("cuda_driver_version", _cuda_driver_version)
         self.slots: list[Slot] = []
         self._count_due = 0.0
@@ -273,10 +275,6 @@ def _bus_id_from_sysfs(index: int) -> str | None:
     except OSError:
         return None
     return addresses[index] if index < len(addresses) else None
-
-
-def _driver_version(api: Nvml) -> str:
-    return safe_text(api.call("nvmlSystemGetDriverVersion"), 32)
 
 
 def _cuda_driver_version(api: Nvml) -> str:

@@ -17,7 +17,7 @@ from gpumon.core.text import safe_text
 from gpumon.core.units import bytes_text, of_text
 from gpumon.core.xids import xid_text
 from gpumon.errors.explanation import Explanation
-from gpumon.errors.facts.wheels import wheel_index
+from gpumon.errors.facts.versions import wheel_index
 from gpumon.errors.match import Match
 from gpumon.operations.doctor.files import host_limits, kernel_errors
 from gpumon.operations.one_shot import sample_frame

@@ -81,14 +81,12 @@ class GpuWatch:
         held = frame.monotonic_seconds - self._since
         if held < self._seconds:
             return None
-        facts = "; ".join(f"GPU {device.label} {self._facts(device)}" for device in devices)
+        texts = (" and ".join(condition.text(device) for condition in self._conditions) for device in devices)
+        facts = "; ".join(f"GPU {device.label} {text}" for device, text in zip(devices, texts, strict=True))
         return f"{facts}, for {age_text(held)}." if self._seconds else f"{facts}."
 
     def _is_true(self, frame: Frame, device: Device) -> bool:
         return frame.is_fresh(device) and all(condition.holds(device) for condition in self._conditions)
-
-    def _facts(self, device: Device) -> str:
-        return " and ".join(condition.text(device) for condition in self._conditions)
 
 
 def wait_for_gpus(frames: Iterator[Frame], watch: GpuWatch) -> str | None:

@@ -148,7 +148,7 @@ class Examination:
         if self._options.with_pythons:
             needed.add(Pythons)
         gatherers = (
-            _Gatherer(Frame, self._read_frame, _FRAME_SECONDS, "NVML"),
+            _Gatherer(Frame, lambda: sample_frame(self._stream, _FRAME_SECONDS), _FRAME_SECONDS, "NVML"),
             _Gatherer(DriverFiles, lambda: driver_files(root), _FILE_SECONDS, "/proc"),
             _Gatherer(CudaStart, self._start_cuda, DRIVER_SECONDS, "The CUDA driver library"),
             _Gatherer(KernelErrors, lambda: kernel_errors(root), _FILE_SECONDS, "The kernel log"),
@@ -201,9 +201,6 @@ class Examination:
         for check in ready(self._facts, {check.id for check in self._checks}, self._options.checks):
             self._checks.append(check)
             self.inbox.put(check)
-
-    def _read_frame(self) -> Frame:
-        return sample_frame(self._stream, _FRAME_SECONDS)
 
     def _start_cuda(self) -> CudaStart:
         return CudaStart(query_cuda(self._children, self._options.variables))
