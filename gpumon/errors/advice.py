@@ -11,7 +11,7 @@ from gpumon.core.text_table import table
 from gpumon.errors.entry import Code
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.lazy_pattern import lazy_pattern
-from gpumon.errors.raised import TracebackFrame
+from gpumon.errors.raised import NO_FRAME, TracebackFrame
 from gpumon.errors.reading import LogFailure, Notice
 from gpumon.errors.signs import has_sign
 
@@ -105,8 +105,10 @@ def _values(root: LogFailure) -> dict[str, str]:
     code = "" if frame is None else _COMMENT.sub("", frame.code)
     values = {"place": place, "code": code, "message": message, "package": raised.package}
     values["operands"] = Code(", ".join(root.operands))
-    raising = "" if raised.raising is None else raised.raising.code
-    values["asserted"] = raising.removeprefix("assert ") if raising.startswith("assert ") else ""
+    raising = raised.raising or NO_FRAME
+    values["function"] = raising.function if raising.function.isidentifier() else ""
+    values["raiser"] = f"{short_path(raising.file)}:{raising.line}" if raising.line and raising != frame else ""
+    values["asserted"] = raising.code.removeprefix("assert ") if raising.code.startswith("assert ") else ""
     is_given = raised.name == "ModuleNotFoundError" and raised.package not in message  # such as the name of an app
     values["broken"] = raised.package if raised.frame is None and not is_given else ""
     attribute = _ATTRIBUTE.search(message)

@@ -8,7 +8,9 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from gpumon.errors import signs
+from gpumon.errors.advice import short_path
 from gpumon.errors.entry import Code
+from gpumon.errors.facts.packages import package_of
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import ERRORS
 from gpumon.errors.match import Match
@@ -86,12 +88,24 @@ def cause_of(reading: LogReading) -> Cause | None:
     confidence, reason = _confidence(root, failures, is_by_kind=is_by_kind)
     root = _with_own_frame(root, first, failures)
     identified = root.matches or tuple(_identified(root))
-    named = {"operands": Code(f"[{', '.join(root.operands)}]")} if root.operands else {}
+    named = _of_place(root)
     placed = (
-        replace(match, is_cause=True, values={**match.values, **named}) for match in in_place(identified, reading)
+        replace(match, is_cause=True, values={**named, **match.values}) for match in in_place(identified, reading)
     )
     root = replace(root, matches=tuple(placed))
     return Cause(root, failures[-1], (*end, *links, root), confidence, reason, ignored, grade >= _ECHO)
+
+
+def _of_place(root: LogFailure) -> dict[str, str]:
+    """What fixes may name beyond the message: the user's line, the values in it, and the package that raised it."""
+    frame, operands = root.frame, root.operands
+    named = {
+        "at": f" at {short_path(frame.file)}:{frame.line}" if frame is not None and frame.is_own else "",
+        "operands": Code(f"[{', '.join(operands)}]") if operands else "",
+        "operand": Code(operands[0]) if len(operands) == 1 else "",
+        "installed": Code(package_of(root.raised.package)),
+    }
+    return {name: value for name, value in named.items() if value}
 
 
 def _of_tests(failures: Sequence[LogFailure]) -> Sequence[LogFailure]:

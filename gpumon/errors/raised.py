@@ -48,6 +48,10 @@ class TracebackFrame(NamedTuple):
     is_own: bool
 
 
+NO_FRAME: Final = TracebackFrame("", 0, "", "", is_own=False)
+"""What stands for a frame that a log does not have."""
+
+
 class Raised(NamedTuple):
     """An exception in a log.
 
