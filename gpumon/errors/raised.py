@@ -94,6 +94,8 @@ class Raised(NamedTuple):
     def first_words(self) -> str:
         """The first line of the message, with the next one if it only announces that, such as how many were found."""
         first, *more = self.message.split("\n")
+        if has_sign("framed", first):
+            return next((text for text in more if not has_sign("frame of message", text)), first)
         return " ".join([first, *map(str.strip, more[:1])]) if first.endswith((":", " found.")) else first
 
 
@@ -134,12 +136,20 @@ def message_at(rows: RankLines, row: int, start: int, first_row: int) -> tuple[s
     above = rows.texts[max(rank.start, first_row - LINES_ABOVE) : first_row]
     heads = {text.partition(" ")[0] for text in above} - _COMMON_HEADS
     parts = [rows.texts[row].strip()[start:].strip()]
-    stop = min(rank.stop, row + MAX_MESSAGE_LINES)
+    is_framed = has_sign("framed", parts[0])
+    stop = min(rank.stop, row + (MAX_TRACEBACK_LINES if is_framed else MAX_MESSAGE_LINES))
     end, has_prefix = row + 1, _has_prefix(rows, row)
     for other in range(row + 1, stop):
         text = rows.texts[other].strip()
-        if TRACEBACK in text or text.startswith((DIRECT, DURING)) or EXCEPTION.match(text) is not None:
+        inner = EXCEPTION.match(text)
+        if is_framed and inner is not None and rows.lines[other][:1].isspace():
+            parts.append(text[inner.end() :])
+            end = other + 1
             break
+        if TRACEBACK in text or text.startswith((DIRECT, DURING)) or inner is not None:
+            break
+        if is_framed and (not text or text.startswith('File "') or rows.lines[other].startswith("    ")):
+            continue
         if not text and (other + 1 >= stop or not rows.texts[other + 1].strip().startswith(_CONTINUATIONS)):
             break
         if text.partition(" ")[0] in heads or progress(text) or has_sign("warning", rows.lines[other]):

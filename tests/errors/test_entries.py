@@ -82,7 +82,8 @@ FILES: Final = {path.stem: list(entry_texts(path.stem)) for path in entry_files(
 """The ids of the entries of each file."""
 
 GIVEN: Final = frozenset(
-    ["run", "pci", "memory", "one_tensor", "measured", "expandable", "may_leak", "raised_by", "processes", "at", "operands", "operand", "installed"]
+    {"run", "pci", "memory", "one_tensor", "measured", "expandable", "may_leak", "raised_by", "processes"}
+    | {"at", "operands", "operand", "installed"}
 )
 """Slots that have a value without a wording or a function that provides it; the last error of NCCL is below it."""
 
