@@ -16,9 +16,9 @@ from gpumon.errors.load import ERRORS
 from gpumon.errors.match import Match
 from gpumon.errors.prefixes import ClockKind
 from gpumon.errors.programs import ONLY_ECHOES, is_relevant, program_of, program_of_errors
-from gpumon.errors.raised import MODEL_CODE, Link
+from gpumon.errors.raised import MAX_TEXT, MODEL_CODE, Link
 from gpumon.errors.rank import names_of
-from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
+from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, is_first_of_build
 from gpumon.errors.relations import PROBES, are_of_one_rank, follows, is_led_by
 from gpumon.errors.signs import has_sign
 
@@ -98,12 +98,13 @@ def cause_of(reading: LogReading) -> Cause | None:
 
 def _of_place(root: LogFailure) -> dict[str, str]:
     """What fixes may name beyond the message: the user's line, the values in it, and the package that raised it."""
-    frame, operands = root.frame, root.operands
+    frame, operands, said = root.frame, root.operands, root.raised.first_words[:MAX_TEXT].rstrip(".")
     named = {
         "at": f" at {short_path(frame.file)}:{frame.line}" if frame is not None and frame.is_own else "",
         "operands": Code(f"[{', '.join(operands)}]") if operands else "",
         "operand": Code(operands[0]) if len(operands) == 1 else "",
         "installed": Code(package_of(root.raised.package)),
+        "framed": f": {said}" if "\n" in root.raised.message and has_sign("framed", root.raised.message) else "",
     }
     return {name: value for name, value in named.items() if value}
 
@@ -265,8 +266,8 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
 def _first_of_build(root: LogFailure, reading: LogReading) -> LogFailure:
     """The first error of a build, however much it printed behind it before it stopped."""
     start = reading.runs[-1].first_line if has_sign("build stopped", root.text) else root.line
-    own = (notice for notice in reading.notices if notice.match is None and start <= notice.line < root.line)
-    first = next((notice for notice in own if has_sign("error word", notice.title)), None)
+    own = (notice for notice in reading.notices if start <= notice.line < root.line)
+    first = next(filter(is_first_of_build, own), None)
     return root if first is None else replace(root, line=first.line, text=first.title, around=())
 
 
@@ -283,6 +284,7 @@ def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFa
     for link in links:
         kind = link.raised.link
         is_direct = _is_fatal(link) and (root.is_echo or (not _is_fatal(root) and _is_probe(root)))
+        is_direct |= root.is_report and not link.is_report
         is_better = is_direct if kind is Link.DIRECT else kind is Link.DURING and _says_more(link, root)
         root = link if is_better or kind is Link.INNER else root
     return root

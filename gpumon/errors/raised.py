@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from gpumon.core.text import safe_text
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.scan import RankLines
-from gpumon.errors.signs import has_sign, progress, sign, starts
+from gpumon.errors.signs import has_sign, is_reported_error, progress, sign, starts
 
 TRACEBACK: Final = "Traceback (most recent call last)"
 MODEL_CODE: Final = "transformers_modules"
@@ -95,7 +95,11 @@ class Raised(NamedTuple):
         """The first line of the message, with the next one if it only announces that, such as how many were found."""
         first, *more = self.message.split("\n")
         if has_sign("framed", first):
-            return next((text for text in more if not has_sign("frame of message", text)), first)
+            said, (built, is_build, _) = (
+                next(filter(is_reported_error, more), (more or [first])[0]),
+                first.partition(": ["),
+            )
+            return f"{built}: {said}" if is_build else said
         return " ".join([first, *map(str.strip, more[:1])]) if first.endswith((":", " found.")) else first
 
 
@@ -148,7 +152,8 @@ def message_at(rows: RankLines, row: int, start: int, first_row: int) -> tuple[s
             break
         if TRACEBACK in text or text.startswith((DIRECT, DURING)) or inner is not None:
             break
-        if is_framed and (not text or text.startswith('File "') or rows.lines[other].startswith("    ")):
+        if is_framed and (has_sign("frame of message", text) or rows.lines[other].startswith("    ")):
+            end = other + 1
             continue
         if not text and (other + 1 >= stop or not rows.texts[other + 1].strip().startswith(_CONTINUATIONS)):
             break

@@ -55,11 +55,25 @@ _MAX_PIECES: Final = 8
 _GROUP_MARGIN: Final = lazy_pattern(r"(?m)^ +(?:[|+] (?=Exception Group|  |\S)|\|$|\+[-+]+(?: \S+ -+)?$)")
 """What stands left of the exceptions of a group, and between them."""
 _POWERSHELL: Final = lazy_pattern(
-    r"(?m)^\S.{0,300}? : ((?:.*\n){1,3}?)\S.{0,300}:\d+ \S+:\d+\n\+ (?:.*\n){1,8}?.*: NativeCommandError.*\n(?: *\n)?"
+    r"(?m)^\S.{0,300}? : ((?:.*\n){1,3}?)\S.{0,300}:\d+ \S+:\d+\r?\n\+ "
+    r"(?:.*\n){1,8}?.*: NativeCommandError.*\n(?:\s*\n)?"
 )
 """What PowerShell writes around the first line of the error output of a program, and within it."""
 _CARET_ESCAPE: Final = lazy_pattern(r"\^\[\[[0-9;]{0,20}m")
 """A color as some viewers print it."""
+
+
+def _without_powershell(error: re.Match[str]) -> str:
+    """The line of the program alone, on as many lines as before."""
+    return re.sub(r"\r?\n", "", error[1]) + "\n" * error[0].count("\n")
+
+
+_SUBSTITUTIONS: Final = (
+    ("\x1b", _ANSI_ESCAPE, ""),
+    ("Exception Group Traceback", _GROUP_MARGIN, ""),
+    ("^[[", _CARET_ESCAPE, ""),
+    ("NativeCommandError", _POWERSHELL, _without_powershell),
+)
 
 
 @dataclass(frozen=True)
@@ -215,33 +229,22 @@ def _clean(data: bytes, first_number: int) -> LogBlock:
     text = data.decode("utf-8", "replace")
     if '"log"' in text:
         text = "\n".join(map(_without_record, text.split("\n")))
-    if "\x1b" in text:
-        text = _ANSI_ESCAPE.sub("", text)
+    for part, pattern, replacement in _SUBSTITUTIONS:
+        if part in text:
+            text = pattern.sub(replacement, text)
     for typographic, plain in _QUOTES:
         if typographic in text:
             text = text.replace(typographic, plain)
-    if "Exception Group Traceback" in text:
-        text = _GROUP_MARGIN.sub("", text)
-    is_of_powershell = "NativeCommandError" in text
-    if is_of_powershell:
-        text = _POWERSHELL.sub(_without_powershell, text.replace("\r\n", "\n"))
-    if "^[[" in text:
-        text = _CARET_ESCAPE.sub("", text)
     if "\\" in text:
         text = "\n".join(map(_unescaped, text.split("\n"))) if _WINDOWS_PATH.search(text) else _unescaped(text)
     numbers, lines = _numbered_lines(text.replace("\r\n", "\n").removesuffix("\n"), first_number) if text else ([], [])
     if _CUT_FRAME.search(text) is not None:
-        numbers, lines = _unwrapped(numbers, lines, 1 if is_of_powershell else _MIN_CUT)
+        numbers, lines = _unwrapped(numbers, lines, 1 if b"NativeCommandError" in data else _MIN_CUT)
     if "\r" in text or max(map(len, lines), default=0) > MAX_LINE:
         pairs = [(number, piece) for number, line in zip(numbers, lines, strict=True) for piece in _pieces(line)]
         numbers, lines = [number for number, _ in pairs], [piece for _, piece in pairs]
     ranks, texts = split_prefixes(lines)
     return LogBlock(numbers, lines, texts, ranks, 0, len(lines), data.endswith(b"\n"))
-
-
-def _without_powershell(error: re.Match[str]) -> str:
-    """The line of the program alone, on as many lines as before."""
-    return error[1].replace("\n", "") + "\n" * error[0].count("\n")
 
 
 def _unwrapped(numbers: list[int], lines: list[str], min_cut: int) -> tuple[list[int], list[str]]:
