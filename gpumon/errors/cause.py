@@ -294,7 +294,7 @@ def _says_more(later: LogFailure, earlier: LogFailure) -> bool:
     """Whether an exception that was raised while another one was handled says more than that one."""
     raising = later.raised.raising
     is_of_report = raising is not None and has_sign("reporting", raising.function)
-    return bool(later.raised.message) and not (later.is_echo or is_of_report) and _is_probe(earlier)
+    return bool(later.raised.message) and not (later.is_echo or later.is_report or is_of_report) and _is_probe(earlier)
 
 
 def _is_probe(failure: LogFailure) -> bool:
