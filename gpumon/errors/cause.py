@@ -103,6 +103,7 @@ def _of_place(root: LogFailure) -> dict[str, str]:
         "at": f" at {short_path(frame.file)}:{frame.line}" if frame is not None and frame.is_own else "",
         "operands": Code(f"[{', '.join(operands)}]") if operands else "",
         "operand": Code(operands[0]) if len(operands) == 1 else "",
+        "raiser": "" if root.raised.raising is None else short_path(root.raised.raising.file),
         "installed": Code(package_of(root.raised.package)),
         "framed": f": {said}" if "\n" in root.raised.message and has_sign("framed", root.raised.message) else "",
     }
