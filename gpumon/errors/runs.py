@@ -123,12 +123,12 @@ class RunReader:
 
     def _is_of_next_run(self, failure: LogFailure) -> bool:
         """Whether an exception ends another run: one ended the rank already, and much was printed since."""
+        if failure.is_echo or failure.is_report or not failure.is_raised:
+            return False
         ended = [item for item in self._open.items if item.is_uncaught and item.failure.rank == failure.rank]
         stopped = (item.failure.line for item in ended if item.failure.name == "KeyboardInterrupt")
-        if failure.is_echo or failure.is_report:
-            return False
         if any(failure.line - line > _MAX_BEHIND_STOP for line in stopped):
-            return failure.is_raised and not failure.is_linked
+            return not failure.is_linked
         return failure.raised.is_uncaught and any(item.written > self._open.buffered for item in ended)
 
     def _continues(self, failure: LogFailure, key: tuple[object, ...]) -> bool:
