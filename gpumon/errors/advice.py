@@ -11,8 +11,8 @@ from gpumon.core.text_table import table
 from gpumon.errors.entry import Code
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.lazy_pattern import lazy_pattern
-from gpumon.errors.raised import TracebackFrame
-from gpumon.errors.reading import LogFailure, Notice
+from gpumon.errors.raised import NO_FRAME, TracebackFrame
+from gpumon.errors.reading import LogFailure, Notice, is_first_of_build
 from gpumon.errors.signs import has_sign
 
 _SENTENCE: Final = lazy_pattern(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
@@ -80,7 +80,7 @@ def _of_report(root: LogFailure, ignored: Sequence[Notice]) -> Advice:
         values = known if match is None else {**known, **match.groupdict()}
         if match is not None and _has_all(advice, values):
             return _filled(advice, values)
-    first = next((notice for notice in ignored if notice.match is None and has_sign("error word", notice.title)), None)
+    first = next(filter(is_first_of_build, ignored), None)
     if first is not None:
         return Advice(f"Correct what line {first.line:,} reports, the first error: {first.title.strip()[:_MAX_QUOTE]}")
     return Advice(f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause.")
@@ -105,8 +105,10 @@ def _values(root: LogFailure) -> dict[str, str]:
     code = "" if frame is None else _COMMENT.sub("", frame.code)
     values = {"place": place, "code": code, "message": message, "package": raised.package}
     values["operands"] = Code(", ".join(root.operands))
-    raising = "" if raised.raising is None else raised.raising.code
-    values["asserted"] = raising.removeprefix("assert ") if raising.startswith("assert ") else ""
+    raising = raised.raising or NO_FRAME
+    values["function"] = raising.function if raising.function.isidentifier() else ""
+    values["raiser"] = f"{short_path(raising.file)}:{raising.line}" if raising.line and raising != frame else ""
+    values["asserted"] = raising.code.removeprefix("assert ") if raising.code.startswith("assert ") else ""
     is_given = raised.name == "ModuleNotFoundError" and raised.package not in message  # such as the name of an app
     values["broken"] = raised.package if raised.frame is None and not is_given else ""
     attribute = _ATTRIBUTE.search(message)

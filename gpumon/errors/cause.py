@@ -8,15 +8,17 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from gpumon.errors import signs
+from gpumon.errors.advice import short_path
 from gpumon.errors.entry import Code
+from gpumon.errors.facts.packages import package_of
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import ERRORS
 from gpumon.errors.match import Match
 from gpumon.errors.prefixes import ClockKind
 from gpumon.errors.programs import ONLY_ECHOES, is_relevant, program_of, program_of_errors
-from gpumon.errors.raised import MODEL_CODE, Link
+from gpumon.errors.raised import MAX_TEXT, MODEL_CODE, Link
 from gpumon.errors.rank import names_of
-from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
+from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, is_first_of_build
 from gpumon.errors.relations import PROBES, are_of_one_rank, follows, is_led_by
 from gpumon.errors.signs import has_sign
 
@@ -86,12 +88,26 @@ def cause_of(reading: LogReading) -> Cause | None:
     confidence, reason = _confidence(root, failures, is_by_kind=is_by_kind)
     root = _with_own_frame(root, first, failures)
     identified = root.matches or tuple(_identified(root))
-    named = {"operands": Code(f"[{', '.join(root.operands)}]")} if root.operands else {}
+    named = _of_place(root)
     placed = (
-        replace(match, is_cause=True, values={**match.values, **named}) for match in in_place(identified, reading)
+        replace(match, is_cause=True, values={**named, **match.values}) for match in in_place(identified, reading)
     )
     root = replace(root, matches=tuple(placed))
     return Cause(root, failures[-1], (*end, *links, root), confidence, reason, ignored, grade >= _ECHO)
+
+
+def _of_place(root: LogFailure) -> dict[str, str]:
+    """What fixes may name beyond the message: the user's line, the values in it, and the package that raised it."""
+    frame, operands, said = root.frame, root.operands, root.raised.first_words[:MAX_TEXT].rstrip(".")
+    named = {
+        "at": f" at {short_path(frame.file)}:{frame.line}" if frame is not None and frame.is_own else "",
+        "operands": Code(f"[{', '.join(operands)}]") if operands else "",
+        "operand": Code(operands[0]) if len(operands) == 1 else "",
+        "raiser": "" if root.raised.raising is None else short_path(root.raised.raising.file),
+        "installed": Code(package_of(root.raised.package)),
+        "framed": f": {said}" if "\n" in root.raised.message and has_sign("framed", root.raised.message) else "",
+    }
+    return {name: value for name, value in named.items() if value}
 
 
 def _of_tests(failures: Sequence[LogFailure]) -> Sequence[LogFailure]:
@@ -253,8 +269,8 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
 def _first_of_build(root: LogFailure, reading: LogReading) -> LogFailure:
     """The first error of a build, however much it printed behind it before it stopped."""
     start = reading.runs[-1].first_line if has_sign("build stopped", root.text) else root.line
-    own = (notice for notice in reading.notices if notice.match is None and start <= notice.line < root.line)
-    first = next((notice for notice in own if has_sign("error word", notice.title)), None)
+    own = (notice for notice in reading.notices if start <= notice.line < root.line)
+    first = next(filter(is_first_of_build, own), None)
     return root if first is None else replace(root, line=first.line, text=first.title, around=())
 
 
@@ -271,6 +287,7 @@ def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFa
     for link in links:
         kind = link.raised.link
         is_direct = _is_fatal(link) and (root.is_echo or (not _is_fatal(root) and _is_probe(root)))
+        is_direct |= root.is_report and not link.is_report
         is_better = is_direct if kind is Link.DIRECT else kind is Link.DURING and _says_more(link, root)
         root = link if is_better or kind is Link.INNER else root
     return root
@@ -280,7 +297,7 @@ def _says_more(later: LogFailure, earlier: LogFailure) -> bool:
     """Whether an exception that was raised while another one was handled says more than that one."""
     raising = later.raised.raising
     is_of_report = raising is not None and has_sign("reporting", raising.function)
-    return bool(later.raised.message) and not (later.is_echo or is_of_report) and _is_probe(earlier)
+    return bool(later.raised.message) and not (later.is_echo or later.is_report or is_of_report) and _is_probe(earlier)
 
 
 def _is_probe(failure: LogFailure) -> bool:

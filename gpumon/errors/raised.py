@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from gpumon.core.text import safe_text
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.scan import RankLines
-from gpumon.errors.signs import has_sign, progress, sign, starts
+from gpumon.errors.signs import has_sign, is_reported_error, progress, sign, starts
 
 TRACEBACK: Final = "Traceback (most recent call last)"
 MODEL_CODE: Final = "transformers_modules"
@@ -46,6 +46,10 @@ class TracebackFrame(NamedTuple):
     function: str
     code: str
     is_own: bool
+
+
+NO_FRAME: Final = TracebackFrame("", 0, "", "", is_own=False)
+"""What stands for a frame that a log does not have."""
 
 
 class Raised(NamedTuple):
@@ -90,6 +94,12 @@ class Raised(NamedTuple):
     def first_words(self) -> str:
         """The first line of the message, with the next one if it only announces that, such as how many were found."""
         first, *more = self.message.split("\n")
+        if has_sign("framed", first):
+            said, (built, is_build, _) = (
+                next(filter(is_reported_error, more), (more or [first])[0]),
+                first.partition(": ["),
+            )
+            return f"{built}: {said}" if is_build else said
         return " ".join([first, *map(str.strip, more[:1])]) if first.endswith((":", " found.")) else first
 
 
@@ -130,12 +140,21 @@ def message_at(rows: RankLines, row: int, start: int, first_row: int) -> tuple[s
     above = rows.texts[max(rank.start, first_row - LINES_ABOVE) : first_row]
     heads = {text.partition(" ")[0] for text in above} - _COMMON_HEADS
     parts = [rows.texts[row].strip()[start:].strip()]
-    stop = min(rank.stop, row + MAX_MESSAGE_LINES)
+    is_framed = has_sign("framed", parts[0])
+    stop = min(rank.stop, row + (MAX_TRACEBACK_LINES if is_framed else MAX_MESSAGE_LINES))
     end, has_prefix = row + 1, _has_prefix(rows, row)
     for other in range(row + 1, stop):
         text = rows.texts[other].strip()
-        if TRACEBACK in text or text.startswith((DIRECT, DURING)) or EXCEPTION.match(text) is not None:
+        inner = EXCEPTION.match(text)
+        if is_framed and inner is not None and rows.lines[other][:1].isspace():
+            parts.append(text[inner.end() :])
+            end = other + 1
             break
+        if TRACEBACK in text or text.startswith((DIRECT, DURING)) or inner is not None:
+            break
+        if is_framed and (has_sign("frame of message", text) or rows.lines[other].startswith("    ")):
+            end = other + 1
+            continue
         if not text and (other + 1 >= stop or not rows.texts[other + 1].strip().startswith(_CONTINUATIONS)):
             break
         if text.partition(" ")[0] in heads or progress(text) or has_sign("warning", rows.lines[other]):

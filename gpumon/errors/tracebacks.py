@@ -36,8 +36,7 @@ from gpumon.errors.scan import LogBlock, RankLines
 from gpumon.errors.signs import has_sign, sign
 
 _MAX_STACK_LINES: Final = 100
-_ANNOUNCED: Final = "!!! Exception during processing !!! "
-"""What ComfyUI prints above a traceback, with the message."""
+_ANNOUNCED: Final = sign("announced").texts[0]
 _STOPPED: Final = "^C"
 """What a terminal shows where ctrl+c was pressed."""
 _UNITTEST: Final = ("ERROR: ", "FAIL: ")
@@ -59,7 +58,7 @@ _BARE: Final = lazy_pattern(
     r"|(?P<thrown>terminate called) (?:after throwing an instance of '(?P<cpp>[^'\n]{1,200})'"
     r"|without an active exception)"
     r"|(?P<fatal>Fatal Python error|fatal runtime error|panic): "
-    r"|(?:\*\* ?|- )?(?:\*\*)?Exception Message:(?:\*\*)? |!!! Exception during processing !!! )",
+    rf"|(?:\*\* ?|- )?(?:\*\*)?Exception Message:(?:\*\*)? |{_ANNOUNCED} )",
     re.MULTILINE,
 )
 _WHAT: Final = lazy_pattern(r"\s*what\(\):\s*")
@@ -167,7 +166,8 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
             continue
         match = EXCEPTION.match(stripped) or (_ANY_EXCEPTION.match(stripped) if is_below_body and frames else None)
         is_none = match is None or match[1].isupper() or (match[1].islower() and "." not in match[1])
-        if match is not None and not is_none and not _goes_on(rows, row, end, base):
+        is_framed = match is not None and has_sign("framed", stripped[match.end() :].lstrip())
+        if match is not None and not is_none and (is_framed or not _goes_on(rows, row, end, base)):
             return _raised(rows, header, row, match, frames=frames, previous=previous)
         foreign += 1
         is_below_body = False
