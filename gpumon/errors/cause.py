@@ -247,9 +247,7 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
     """What the first failure goes back to, and whether that was decided by the kind of an error."""
     root = _root_of_chain(first, failures)
     following = (item for item in failures if item is not root and follows(root, item))
-    named = next(
-        (item for item in following if root.rank is None or _rank_of(item, failures) in {None, root.rank}), None
-    )
+    named = next((item for item in following if are_of_one_rank(root, item)), None)
     if named is not None:
         return named, True
     said = _said_by_program(_links(root, failures))
@@ -320,13 +318,6 @@ def _links(failure: LogFailure, failures: Sequence[LogFailure]) -> list[LogFailu
     while end < len(of_rank) and of_rank[end].is_linked:
         end += 1
     return of_rank[start:end]
-
-
-def _rank_of(failure: LogFailure, failures: Sequence[LogFailure]) -> int | None:
-    """The rank of a failure; a line without one that repeats the error above it belongs to the rank of that one."""
-    ids = {match.error.id for match in failure.matches}
-    above = [item for item in failures if item.line < failure.line and ids & {match.error.id for match in item.matches}]
-    return failure.rank if failure.rank is not None or not above else above[-1].rank
 
 
 def _explains(earlier: LogFailure, root: LogFailure) -> bool:

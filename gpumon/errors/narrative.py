@@ -18,14 +18,7 @@ from gpumon.errors.rank import PLACES, case_of, fixes_of
 from gpumon.errors.reading import LogFailure, NumberedLine
 from gpumon.errors.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
 
-_CONTEXTS: Final = {
-    ContextState.ALIVE: "The process can continue if it catches the error: its CUDA context is intact.",
-    ContextState.DEAD: "Restart the process: every later CUDA call of this process fails.",
-    ContextState.RESET: "A restart of the process is not enough: first reset the GPU or reboot the host.",
-    ContextState.UNKNOWN: "The message does not show whether the process can continue; to be safe, restart it.",
-    ContextState.NOT_APPLICABLE: "Fix the cause, then start the program again; there is no CUDA context to recover.",
-}
-
+_CONTEXTS: Final = dict(row.split(" | ", 1) for row in table("gpumon.errors", "contexts"))
 FIXES: Final = "How to fix it, best first"
 NEXT_STEPS: Final = "What to do next"
 """Headings of the sections whose items are things to do."""
@@ -115,7 +108,7 @@ def _table(heading: str, rows: Iterable[tuple[str, object]], *above: TextBlock) 
 
 def _remedies(error: KnownError, fixes: Sequence[Fix], context: ContextState) -> Iterator[Section]:
     yield Section(FIXES, tuple(fix_blocks(fixes)))
-    yield Section("Continue or restart", (paragraph(_CONTEXTS[context]),))
+    yield Section("Continue or restart", (paragraph(_CONTEXTS[context.value]),))
     if error.empty_cache not in shared_texts("cache").values():  # those of errors that are not about memory
         yield Section("Effect of torch.cuda.empty_cache()", (paragraph(error.empty_cache),))
     if error.see_more:

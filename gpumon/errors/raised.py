@@ -110,12 +110,7 @@ CLASS: Final = (
     r"|NotFound|Unsupported|Violation)"
 )
 EXCEPTION: Final = lazy_pattern(rf"(?:E {{3,7}}|Error: )?({CLASS})(?::\s|:?$)")
-FRAME: Final = lazy_pattern(
-    r'File "([^"]{1,300})", line (\d{1,7})(?:,? in (\S{1,100}))?'
-    r"|^(?:File (\S{1,300}?):(\d{1,7})(?:, in ([\w.]{1,100}))?|(Cell In ?\[\d+\]), line (\d+)"
-    r"|[│|] (\S{1,200}\.py):(\d{1,7}) in (\S{1,100})|(\S{1,200}\.py):(\d{1,7}):(?: in (\S{1,100})|$)"
-    r"|(<ipython-input\S{1,100}>|[~/\\]\S{1,200}\.py) in ([\w<>.]{1,100})(?:\(.*)?$)"
-)
+FRAME: Final = sign("frame").pattern
 CELL: Final = lazy_pattern(r"File \S{1,300}:\d|Cell In|-{2,}> \d|\S{1,200}(?:\.py|>) in [\w<>.]{1,100}(?:\(.*)?$")
 """A line that IPython writes at the left margin of a traceback."""
 _ARROW: Final = lazy_pattern(r"-{2,}> (\d{1,7}) (.*)")
@@ -177,11 +172,6 @@ def frame_at(stripped: str, rows: RankLines, row: int, base: int) -> TracebackFr
         return None
     file, *rest = filter(None, match.groups())
     line, functions = (int(rest[0]), rest[1:]) if rest and rest[0].isdigit() else (0, rest)
-    for other in range(row - 1, row - LINES_OF_PLACE, -1) if stripped[0] in "│|" else ():  # a path broken in a box
-        piece = rows.texts[other].strip()[2:-2]
-        if not piece.strip() or piece.endswith(" "):
-            break
-        file = piece + file
     code = ""
     if row + 1 < rows.of_rank(row).stop:
         code = (rows.lines[row + 1][base:] if base else rows.texts[row + 1]).strip()

@@ -44,11 +44,7 @@ _MAX_FOREIGN_LINES: Final = 6
 """Lines of other streams that may stand between two lines of a traceback."""
 _MAX_EXCEPTIONS: Final = 512
 """Exceptions per block that are read: the first and the last ones, half of each."""
-_WORDS: Final = (
-    *(b"error", b"exception", b"interrupt", b"traceback", b"timeout", b"terminate", b"panic", b"systemexit"),
-    *(b"failure", b"outofmemory", b"notfound", b"unsupported", b"violation"),
-)
-"""Parts of words without which a block has no exception."""
+_WORDS: Final = tuple(map(str.encode, sign("exception").texts))
 _WARNING: Final = lazy_pattern(r"\w*Warning: ")
 _ANY_EXCEPTION: Final = lazy_pattern(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s|:?$)")
 """Directly below a traceback, the class of an exception may have any name."""
@@ -63,9 +59,6 @@ _BARE: Final = lazy_pattern(
 )
 _WHAT: Final = lazy_pattern(r"\s*what\(\):\s*")
 _IN_FRAME: Final = ('File "', "│", "|", "^", "~", "[Previous line repeated", "...", "╭", "╰", "\u2771")
-_GLUED: Final = lazy_pattern(r"^(\s*)([\w.]{1,100}Error)(?:: )?\2(?:: ){0,2}(.*?)(?:: )?$")
-"""The last line of the tracebacks of two processes that wrote it at once, piece by piece."""
-_MAY_BE_GLUED: Final = lazy_pattern(r"Error(?:: )?[A-Z]\w{0,60}Error")
 _DIGITS: Final = str.maketrans("123456789", "000000000")
 _OF_SYNTAX: Final = frozenset({"SyntaxError", "IndentationError", "TabError"})
 _LINES_OF_SYNTAX: Final = 7
@@ -77,11 +70,9 @@ _LOGGED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO)\b")
 
 def exceptions(block: LogBlock, notices: Iterable[int] = ()) -> list[Raised]:
     """The exceptions of a block, in the order of its lines by rank, of which some are known notices."""
-    if not any(sign in block.words.vocabulary for sign in _WORDS):
+    if not any(map(block.words.vocabulary.__contains__, _WORDS)):
         return []
     rows = _without(block.by_rank, notices)
-    if _MAY_BE_GLUED.search(block.text) is not None:
-        rows = replace(rows, lines=list(map(_parted, rows.lines)), texts=list(map(_parted, rows.texts)))
     text = "\n" + "\n".join(rows.texts)
     starts = list(accumulate((len(line) + 1 for line in rows.texts), initial=0))
     below: list[Raised] = []
@@ -109,15 +100,6 @@ def _without(rows: RankLines, notices: Iterable[int]) -> RankLines:
         if not lines[row][:1].isspace() and not is_raised:
             lines[row] = texts[row] = ""
     return replace(rows, lines=lines, texts=texts)
-
-
-def _parted(line: str) -> str:
-    """A line without what a second process wrote into it."""
-    match = _GLUED.match(line)
-    if match is None:
-        return line
-    half = match[3][: len(match[3]) // 2]
-    return f"{match[1]}{match[2]}: {half if half * 2 == match[3] else match[3]}"
 
 
 def _is_within(rows: RankLines, outer: int, header: int) -> bool:
