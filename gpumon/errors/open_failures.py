@@ -107,6 +107,8 @@ class OpenFailures:
     def __init__(self, ranks: AbstractSet[int]) -> None:
         self.items: list[OpenFailure] = []
         self.survived: list[Notice] = []
+        self.entries: set[object] = set()
+        """The outermost lines of the exceptions that any run survived."""
         self.counts: Counter[tuple[object, ...]] = Counter()
         self.has_ended = self.may_start = False
         self._ranks = ranks
@@ -198,6 +200,7 @@ class OpenFailures:
     def keep(self, failure: LogFailure) -> None:
         """Keeps a failure that was survived as a notice."""
         if len(self.survived) < _MAX_SURVIVED:
+            self.entries.add(failure.raised.entry)
             title = failure.match.error.title if failure.match else failure.first_text
             self.survived.append(Notice(title, failure.line, failure.match))
 
