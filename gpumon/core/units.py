@@ -24,7 +24,7 @@ _RATES: Final = ("B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s")
 _TIMES: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _JOULES: Final = ("J", "kJ", "MJ", "GJ", "TJ", "PJ")
 _JOULES_PER_KILOWATT_HOUR: Final = 3_600_000
-_MAX_TEXTS: Final = 1024
+_MAX_TEXTS: Final = 256
 """Number of cached texts: most sizes are those of the moment before."""
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([smhd]?)", re.ASCII)
 _SIZE: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*([kmgt]?(?:i?b)?)", re.ASCII | re.IGNORECASE)

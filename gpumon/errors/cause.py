@@ -136,11 +136,13 @@ def _is_late(ended: LogFailure, failures: Sequence[LogFailure]) -> bool:
 
     Or whether a scheduler ended the rest of a job of which a process had ended itself.
     """
+    is_from_outside = has_sign("ended from outside", ended.text)
+    if ended.kind is not FailureKind.ENDED and not is_from_outside:
+        return False
     before = [failure for failure in failures if failure.line < ended.line and failure.rank in {None, ended.rank}]
     if ended.kind is FailureKind.ENDED:
         return any(failure.is_raised for failure in before)
-    codes = (failure.ended.code for failure in before if failure.ended is not None)
-    return has_sign("ended from outside", ended.text) and any(code not in _TEARDOWN_SIGNALS for code in codes)
+    return any(failure.ended is not None and failure.ended.code not in _TEARDOWN_SIGNALS for failure in before)
 
 
 def _identified(failure: LogFailure) -> Iterator[Match]:

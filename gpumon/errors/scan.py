@@ -12,12 +12,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate, chain, count
+from operator import add
 from typing import Final
 
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.patterns import LetterWords
-from gpumon.errors.prefixes import split_prefixes, timestamp_of
+from gpumon.errors.prefixes import may_have_timestamp, split_prefixes, timestamp_of
 
 BLOCK_BYTES: Final = 1 << 20
 MAX_BLOCK_LINES: Final = 1 << 16
@@ -131,13 +132,14 @@ class LogBlock:
     @cached_property
     def starts(self) -> Sequence[int]:
         """Where each line starts in the text, and where the next one would start."""
-        return list(accumulate((len(line) + 1 for line in self.lines), initial=0))
+        return [0, *map(add, accumulate(map(len, self.lines)), count(1))]
 
     def stamped(self, part: int) -> list[int]:
         """The lines of a part that have a timestamp."""
         if part not in self._stamped:
             lines = range(max(0, part * STAMPED_LINES), min(len(self.lines), (part + 1) * STAMPED_LINES))
-            self._stamped[part] = [index for index in lines if timestamp_of(self.lines[index]) is not None]
+            stamped = filter(lambda index: may_have_timestamp(self.lines[index]), lines)
+            self._stamped[part] = [index for index in stamped if timestamp_of(self.lines[index]) is not None]
         return self._stamped[part]
 
     @cached_property
@@ -159,7 +161,7 @@ class LogBlock:
         positions: dict[int | None, list[int]] = defaultdict(list)
         for position, rank in enumerate(self.ranks):
             if rank is None:
-                is_wrapped = owner is not None and timestamp_of(self.lines[position]) is None
+                is_wrapped = owner is not None and not may_have_timestamp(self.lines[position])
                 positions[owner if is_wrapped else None].append(position)
             else:
                 positions[rank].append(position)

@@ -15,7 +15,7 @@ LIMIT_METRICS: Final[Mapping[str, str]] = dict(row.split() for row in table("gpu
 _STEPS: Final = (1.0, 2.0, 5.0, 10.0)
 _BINARY_STEPS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
 _FULL_PERCENT: Final = 100.0
-_MAX_TEXTS: Final = 1024
+_MAX_TEXTS: Final = 256
 """Number of cached texts; most readings do not change from one frame to the next."""
 
 

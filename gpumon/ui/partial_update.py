@@ -23,7 +23,7 @@ from gpumon.present.paint.line import width_of
 from gpumon.ui.widgets.text_lines import LineWidget
 
 _RESET: Final = "\x1b[0m"
-_MAX_STYLES: Final = 1024
+_MAX_STYLES: Final = 256
 
 
 class Piece(NamedTuple):

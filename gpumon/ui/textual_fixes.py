@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from types import MemberDescriptorType, SimpleNamespace
 from typing import Any
 
+from rich import cells
 from rich.segment import Segment
 from rich.style import Style
 from textual import _compositor, _segment_tools, events
@@ -146,7 +147,7 @@ for _name in {name for name in Strip.__slots__ if name.endswith("_cache")} - {"_
 Strip.__init__ = _start_strip  # type: ignore[method-assign, assignment]
 
 # Positions, styles of many themes, and halves of lines, new in each frame of a chart, fill larger ones for an hour.
-for _class in (Color, Region, Scalar, Segment, Strip, Style, VisualStyle, _segment_tools):
+for _class in (Color, Region, Scalar, Segment, Strip, Style, VisualStyle, _segment_tools, cells):
     for _name, _value in [*vars(_class).items()]:
         _cached = getattr(_value, "__func__", _value)
         if hasattr(_cached, "cache_parameters") and (_cached.cache_parameters()["maxsize"] or 0) > _CACHE_SIZE:

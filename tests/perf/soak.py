@@ -56,7 +56,7 @@ _MOVES: Final = (_UP, _DOWN, _PAGE_UP, _PAGE_DOWN, _HOME, _END)
 
 
 class Visit(NamedTuple):
-    """A screen that random keys open.
+    """A screen that random keys open, after a tour of all screens.
 
     Attributes:
         opening: Keys that open the screen from the overview.
@@ -76,6 +76,7 @@ VISITS: Final = (
     Visit((_TAB, _ENTER), _MOVES, (_ESCAPE, _TAB)), Visit(("3",), ("[", "]", "z", "x")), Visit(("6",)),
     Visit(("7",), (*"CUDA error", _ENTER, _TAB), (_ESCAPE, _ESCAPE), quit_key=_INTERRUPT),
     Visit(("8",), (*_MOVES, "r")), Visit(("?",), (_UP, _DOWN), quit_key=_INTERRUPT), Visit(("C",)), Visit(("5",)),
+    Visit(("?", _ENTER), (*_MOVES, _TAB), (_ESCAPE, _ESCAPE), quit_key=_INTERRUPT),
     Visit(("6", "5", "8", "3"), ("1", "3", "5", "6", "8")), Visit((" ",), _MOVES, (" ",)),
     Visit(("d",), (*_MOVES, ",", "."), ("d",)),
 )  # fmt: skip
@@ -121,6 +122,7 @@ class Player:
         self._options = options
         self._random = source
         self._script: Iterator[str] = iter(())
+        self._tour = iter(VISITS)  # what a screen needs when it first opens belongs to the warm-up
         self._fault_due = 0.0
 
     def play(self, seconds: float) -> None:
@@ -173,7 +175,7 @@ class Player:
 
     def _next_key(self) -> str:
         while (key := next(self._script, None)) is None:
-            before, self.visit = self.visit, self._random.choice(VISITS)
+            before, self.visit = self.visit, next(self._tour, None) or self._random.choice(VISITS)
             self.quit_key = _INTERRUPT if _INTERRUPT in {before.quit_key, self.visit.quit_key} else "q"
             wandering = self._random.choices(self.visit.keys, k=self._random.randrange(8))
             self._script = iter((*self.visit.opening, *wandering, *self.visit.closing))

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
+from rich import cells
 from rich.segment import Segment
 from textual.cache import FIFOCache, LRUCache
 from textual.strip import Strip
@@ -59,8 +60,10 @@ async def test_a_hundred_screen_changes_leave_no_widget_and_no_line_behind() -> 
 def test_halves_of_divided_lines_are_kept_for_a_screen_not_for_an_hour() -> None:
     for number in range(3000):
         assert Segment(f"…{number}").split_cells(1) == (Segment("…"), Segment(str(number)))
+        assert cells.cell_len(f"…{number}") == len(f"…{number}")
     assert Segment("训").split_cells(1) == (Segment(" "), Segment(" "))
     assert Segment._split_cells.cache_info().currsize <= 1024
+    assert cells.cached_cell_len.cache_info().currsize <= 1024
 
 
 def test_a_line_has_only_the_caches_that_are_used() -> None:

@@ -29,7 +29,7 @@ _GRID_OR_DOTS: Final = re.compile(f"{_GRID}+|[^{_GRID}]+")
 _MIN_GRID_HEIGHT: Final = 3
 _MIN_MIDDLE_HEIGHT: Final = 4
 _MAX_CACHED_LABELS: Final = 256
-_MAX_CACHED_COLUMNS: Final = 1024
+_MAX_CACHED_COLUMNS: Final = 256
 _DENSITIES: Final = (0x82, 0x95, 0xFF)
 """The dots of a filled cell at the bottom, in the middle and at the top of an area with steps."""
 _EVERY_OTHER_DOT: Final = int("01" * 512, 2)

@@ -8,7 +8,7 @@ from gpumon.present.paint.line import Line, Role, Span, merged
 
 DONE: Final = "█"
 LEFT: Final = "░"
-_MAX_BARS: Final = 1024
+_MAX_BARS: Final = 256
 """Number of cached bars; a column of one width needs two per cell."""
 _FULL: Final = "━"
 _HALF: Final = "╸"

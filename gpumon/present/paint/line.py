@@ -12,7 +12,7 @@ from gpumon.core.text import ELLIPSIS
 from gpumon.core.units import MISSING
 
 _MIN_WRAP_WIDTH: Final = 20
-_MAX_WIDTHS: Final = 2048
+_MAX_WIDTHS: Final = 512
 """Number of cached widths: most texts of a screen are those of the frame before."""
 
 

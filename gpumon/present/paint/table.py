@@ -12,7 +12,7 @@ from gpumon.present.paint.line import Line, Role, Span, clipped, cut, merged, pl
 RowT = TypeVar("RowT")
 GAP: Final = 1
 """Cells between two columns."""
-_MAX_CELLS: Final = 1024
+_MAX_CELLS: Final = 512
 """Number of cached cells: values repeat, over time and from row to row."""
 _NO_MARKS: Final[Mapping[str, str]] = MappingProxyType({})
 
