@@ -162,8 +162,10 @@ def _identified(failure: LogFailure) -> Iterator[Match]:
             if match is not None:
                 named = {"raised_by": package, **match.groupdict()}
                 known = {name: value for name, value in named.items() if value}
-                found = Match(error, failure.line, message, failure.rank, timestamp=failure.timestamp, values=known)
-                yield found if found.rank is None else replace(found, ranks=(found.rank,))
+                ranks = () if failure.rank is None else (failure.rank,)
+                yield Match(
+                    error, failure.line, message, failure.rank, ranks, timestamp=failure.timestamp, values=known
+                )
                 return
 
 
