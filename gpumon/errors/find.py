@@ -226,8 +226,8 @@ def _result_alike(patterns: Sequence[PreparedPattern] | None, text: str) -> _Lin
         return None
     line = cased(text)
     matches = [(pattern, pattern.search(line)) for pattern in patterns]
-    found = [LineMatch(pattern, match, line.written) for pattern, match in matches if match is not None]
-    return _LineResult(found, {}) if len(found) == len(patterns) else None
+    same = [LineMatch(pattern, match, line.written) for pattern, match in matches if match is not None]
+    return _LineResult(same, {}) if len(same) == len(patterns) else None
 
 
 def _without_overlaps(hits: Iterable[PatternHit]) -> Iterator[PatternHit]:
