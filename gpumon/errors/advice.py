@@ -105,8 +105,10 @@ def _values(root: LogFailure) -> dict[str, str]:
     code = "" if frame is None else _COMMENT.sub("", frame.code)
     values = {"place": place, "code": code, "message": message, "package": raised.package}
     values["operands"] = Code(", ".join(root.operands))
-    raising = "" if raised.raising is None else raised.raising.code
-    values["asserted"] = raising.removeprefix("assert ") if raising.startswith("assert ") else ""
+    raising = raised.raising or TracebackFrame("", 0, "", "", is_own=False)
+    values["function"] = raising.function if raising.function.isidentifier() else ""
+    values["raiser"] = f"{short_path(raising.file)}:{raising.line}" if raising.line and raising != frame else ""
+    values["asserted"] = raising.code.removeprefix("assert ") if raising.code.startswith("assert ") else ""
     is_given = raised.name == "ModuleNotFoundError" and raised.package not in message  # such as the name of an app
     values["broken"] = raised.package if raised.frame is None and not is_given else ""
     attribute = _ATTRIBUTE.search(message)

@@ -87,6 +87,7 @@ def _healthy_answer(reading: LogReading, name: str) -> LogAnswer:
     notices = f"; {count} notice{'s' if count != 1 else ''}" if count else ""
     ignored = _ignored_text(reading.notices)
     pasted = in_place((notice.match for notice in reading.notices if notice.match is not None), reading)
+    warnings = sum(signs.has_sign("python warning", line.text) for line in reading.last_lines)
     shown, text, steps = None, f"No error ends this log{notices}.", list[Advice]()
     if reading.hang is not None:
         shown, text = reading.hang, f"No error ends this log. If the run goes no further: {reading.hang.error.title}."
@@ -94,7 +95,7 @@ def _healthy_answer(reading: LogReading, name: str) -> LogAnswer:
         text = "If the run did not go on, look at what ended it: kernel log, scheduler, or a full disk."
         steps = [Advice(text, "sudo dmesg -T | tail -n 50")]
         text = f"No error ends this log; it stops in the middle of line {reading.lines:,}{notices}."
-    elif reading.lines <= _MAX_PASTED_LINES and pasted:
+    elif reading.lines <= _MAX_PASTED_LINES and warnings <= 1 and pasted:
         shown, text, ignored = pasted[0], f"No error, only a notice: {pasted[0].error.title}.", ""
     before = reading.runs[-2] if len(reading.runs) > 1 else None
     if before is not None and before.failure and reading.lines - before.last_line <= _MAX_START_LINES:

@@ -8,13 +8,15 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from gpumon.errors import signs
+from gpumon.errors.advice import short_path
 from gpumon.errors.entry import Code
+from gpumon.errors.facts.packages import package_of
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import ERRORS
 from gpumon.errors.match import Match
 from gpumon.errors.prefixes import ClockKind
 from gpumon.errors.programs import ONLY_ECHOES, is_relevant, program_of, program_of_errors
-from gpumon.errors.raised import MODEL_CODE, Link
+from gpumon.errors.raised import MAX_TEXT, MODEL_CODE, Link
 from gpumon.errors.rank import names_of
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
 from gpumon.errors.relations import PROBES, are_of_one_rank, follows, is_led_by
@@ -31,7 +33,6 @@ _CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
 """How processes die by themselves or are killed, but not those that a launcher ends, or that end themselves."""
 _PANIC: Final = "panic"
 """How Go ends a program, such as the runner of Ollama: its library has printed why before."""
-_MIN_SAID: Final = 20
 _SEVERAL: Final = 2
 _SAYS_CAUSE: Final = frozenset({FailureKind.KNOWN, FailureKind.RAISED, FailureKind.REPORTED, FailureKind.LOGGED})
 
@@ -86,12 +87,26 @@ def cause_of(reading: LogReading) -> Cause | None:
     confidence, reason = _confidence(root, failures, is_by_kind=is_by_kind)
     root = _with_own_frame(root, first, failures)
     identified = root.matches or tuple(_identified(root))
-    named = {"operands": Code(f"[{', '.join(root.operands)}]")} if root.operands else {}
+    named = _of_place(root)
     placed = (
-        replace(match, is_cause=True, values={**match.values, **named}) for match in in_place(identified, reading)
+        replace(match, is_cause=True, values={**named, **match.values}) for match in in_place(identified, reading)
     )
     root = replace(root, matches=tuple(placed))
     return Cause(root, failures[-1], (*end, *links, root), confidence, reason, ignored, grade >= _ECHO)
+
+
+def _of_place(root: LogFailure) -> dict[str, str]:
+    """What fixes may name beyond the message: the user's line, the values in it, and the package that raised it."""
+    frame, operands, said = root.frame, root.operands, root.raised.first_words[:MAX_TEXT].rstrip(".")
+    named = {
+        "at": f" at {short_path(frame.file)}:{frame.line}" if frame is not None and frame.is_own else "",
+        "operands": Code(f"[{', '.join(operands)}]") if operands else "",
+        "operand": Code(operands[0]) if len(operands) == 1 else "",
+        "raiser": "" if root.raised.raising is None else short_path(root.raised.raising.file),
+        "installed": Code(package_of(root.raised.package)),
+        "framed": f": {said}" if "\n" in root.raised.message and has_sign("framed", root.raised.message) else "",
+    }
+    return {name: value for name, value in named.items() if value}
 
 
 def _of_tests(failures: Sequence[LogFailure]) -> Sequence[LogFailure]:
@@ -121,11 +136,13 @@ def _is_late(ended: LogFailure, failures: Sequence[LogFailure]) -> bool:
 
     Or whether a scheduler ended the rest of a job of which a process had ended itself.
     """
+    is_from_outside = has_sign("ended from outside", ended.text)
+    if ended.kind is not FailureKind.ENDED and not is_from_outside:
+        return False
     before = [failure for failure in failures if failure.line < ended.line and failure.rank in {None, ended.rank}]
     if ended.kind is FailureKind.ENDED:
         return any(failure.is_raised for failure in before)
-    codes = (failure.ended.code for failure in before if failure.ended is not None)
-    return has_sign("ended from outside", ended.text) and any(code not in _TEARDOWN_SIGNALS for code in codes)
+    return any(failure.ended is not None and failure.ended.code not in _TEARDOWN_SIGNALS for failure in before)
 
 
 def _identified(failure: LogFailure) -> Iterator[Match]:
@@ -143,11 +160,10 @@ def _identified(failure: LogFailure) -> Iterator[Match]:
         for wording in error.wordings:
             match = lazy_pattern(wording.regex, re.MULTILINE).match(text) if wording.raised_in in places else None
             if match is not None:
-                values = {"raised_by": package, **match.groupdict()}
-                ranks = () if failure.rank is None else (failure.rank,)
-                known = {name: value for name, value in values.items() if value}
-                line, time = failure.line, failure.timestamp
-                yield Match(error, line, message, failure.rank, ranks, timestamp=time, values=known)
+                named = {"raised_by": package, **match.groupdict()}
+                known = {name: value for name, value in named.items() if value}
+                found = Match(error, failure.line, message, failure.rank, timestamp=failure.timestamp, values=known)
+                yield found if found.rank is None else replace(found, ranks=(found.rank,))
                 return
 
 
@@ -234,14 +250,11 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
     )
     if named is not None:
         return named, True
-    said = _said_by_program(_links(root, failures))
     for other in failures:
         if other is first or other.line >= (root.first_line or root.line) or other.is_echo:
             continue
         if other.kind in _SAYS_CAUSE and _explains(other, root):
             return _root_of_chain(other, failures), True
-        if said and not other.is_raised and said in other.text:
-            return other, True
     for lasting in reading.lasting:
         if lasting.line != root.line and is_led_by(root, lasting):
             return lasting, True
@@ -256,19 +269,13 @@ def _first_of_build(root: LogFailure, reading: LogReading) -> LogFailure:
     return root if first is None else replace(root, line=first.line, text=first.title, around=())
 
 
-def _said_by_program(links: Sequence[LogFailure]) -> str:
-    """What a program says at last that handles its own exceptions, such as an installer; empty if it is the user's."""
-    is_of_user = len(links) < 2 or any(link.raised.frame is not None for link in links)
-    said = "" if is_of_user else links[-1].raised.message.split("\n")[0]
-    return said if len(said) >= _MIN_SAID else ""
-
-
 def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFailure:
     """The link of a chain of exceptions that says what went wrong."""
     root, *links = _links(failure, failures)
     for link in links:
         kind = link.raised.link
         is_direct = _is_fatal(link) and (root.is_echo or (not _is_fatal(root) and _is_probe(root)))
+        is_direct |= root.is_report and not link.is_report
         is_better = is_direct if kind is Link.DIRECT else kind is Link.DURING and _says_more(link, root)
         root = link if is_better or kind is Link.INNER else root
     return root
@@ -278,7 +285,7 @@ def _says_more(later: LogFailure, earlier: LogFailure) -> bool:
     """Whether an exception that was raised while another one was handled says more than that one."""
     raising = later.raised.raising
     is_of_report = raising is not None and has_sign("reporting", raising.function)
-    return bool(later.raised.message) and not (later.is_echo or is_of_report) and _is_probe(earlier)
+    return bool(later.raised.message) and not (later.is_echo or later.is_report or is_of_report) and _is_probe(earlier)
 
 
 def _is_probe(failure: LogFailure) -> bool:

@@ -1,6 +1,7 @@
 """Finds what failed in a block of a log: exceptions, known errors, signals, exit codes and lines of errors."""
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -22,6 +23,9 @@ from gpumon.errors.tracebacks import exceptions
 _MAX_TEXT: Final = 400
 _MAX_LINES_PER_SIGN: Final = 512
 """Lines per block and sign that are examined, from the end."""
+_MAX_OF_RANK: Final = 128
+"""Hits per block, error and rank that are read, half of them from the end."""
+_MAX_OF_ERROR: Final = 1024
 _LINES_BEFORE: Final = 8
 _LINES_AFTER: Final = 4
 _LINES_ABOVE: Final = 5
@@ -68,18 +72,42 @@ def failures_in(block: LogBlock, hits: Sequence[PatternHit]) -> BlockFailures:
     by_row = {row: item for item in reversed(raised) for row in range(item.first_row, item.end_row)}
     of_raised: dict[int, list[PatternHit]] = {id(item): [] for item in raised}
     covered = {rows.positions[row] for row in by_row}
+    alone = [hit for hit in hits if hit.start[0] not in by_row]
+    covered.update(hit.position for hit in alone)
+    read = _without_floods(block, alone)
+    for hit in read:
+        _add_known(block, hit, result)
+    passed = covered.difference((hit.position for hit in read), (rows.positions[row] for row in by_row))
+    result.failures += [FailureLines(position, position + 1, None, position) for position in passed]
     for hit in hits:
         item = by_row.get(hit.start[0])
-        if item is None:
-            covered.add(hit.position)
-            _add_known(block, hit, result)
-        elif hit.start[0] >= item.row:
+        if item is not None and hit.start[0] >= item.row:
             of_raised[id(item)].append(hit)
     for item in raised:
         _add_raised(block, item, of_raised[id(item)], result)
     _add_others(block, covered, notices, result)
     result.failures.sort(key=attrgetter("start"))
     return result
+
+
+def _without_floods(block: LogBlock, hits: Sequence[PatternHit]) -> Sequence[PatternHit]:
+    """The hits without those between the first and the last ones of an error that the block is full of."""
+    if len(hits) <= _MAX_OF_RANK:
+        return hits
+    of_rank: dict[tuple[str, int | None], list[PatternHit]] = defaultdict(list)
+    of_error: dict[str, list[PatternHit]] = defaultdict(list)
+    for hit in hits:
+        of_rank[hit.error.id, block.ranks[hit.position]].append(hit)
+    for (name, _), some in of_rank.items():
+        of_error[name] += _ends(some, _MAX_OF_RANK)
+    return sorted(
+        chain.from_iterable(_ends(some, _MAX_OF_ERROR) for some in of_error.values()), key=attrgetter("position")
+    )
+
+
+def _ends(hits: Sequence[PatternHit], count: int) -> Sequence[PatternHit]:
+    """The first and the last of many hits."""
+    return hits if len(hits) <= count else (*hits[: count // 2], *hits[-count // 2 :])
 
 
 def _failure(

@@ -24,6 +24,7 @@ from gpumon.errors.candidate import (
     cased,
     hit_in_line,
 )  # fmt: skip
+from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import ErrorCatalogue
 from gpumon.errors.needles import NeedleIndex
 from gpumon.errors.patterns import dense, letter_counts
@@ -31,6 +32,8 @@ from gpumon.errors.scan import LogBlock, RankLines
 
 _MAX_RESULTS: Final = 4096
 """Lines per block whose errors are kept for equal lines."""
+_LONG_NUMBER: Final = lazy_pattern(r"0x[\da-fA-F]+|\d{4,}")
+"""Addresses, times, and numbers of processes and lines."""
 _MAX_NEEDLES: Final = 16
 """Maximum number of needles per line that are used, the longest ones; a line with more is a list of errors."""
 _END_LINES: Final = 2
@@ -158,14 +161,19 @@ class ErrorFinder:
         wrapped = WrappedSearch(lines, len(set(chain.from_iterable((*single_rows.values(), *broken_rows.values())))))
         hits: list[PatternHit] = []
         results: dict[tuple[str, str], _LineResult] = {}
+        alike: dict[str, Sequence[PreparedPattern]] = {}
         for row in sorted(single_rows):
             text, complete = lines.texts[row], block.lines[lines.positions[row]]
             result = results.get((text, "")) or results.get((text, complete))
+            likeness = _LONG_NUMBER.sub("", text) if result is None else ""
+            result = result or _result_alike(alike.get(likeness), text.strip())
             if result is None:
                 result = self._line_result(single_rows[row], text.strip(), complete.strip(), wrapped.exhausted)
+                # A prefix has no influence if all errors are in the line without it.
+                is_same = result.matches and all(match.line == text.strip() for match in result.matches)
+                if is_same and not result.unmatched:
+                    alike[likeness] = [match.candidate for match in result.matches]
                 if len(results) < _MAX_RESULTS:
-                    # A prefix has no influence if all errors are in the line without it.
-                    is_same = result.matches and all(match.line == text.strip() for match in result.matches)
                     results[text, "" if is_same and not result.unmatched else complete] = result
             hits += [hit_in_line(match, lines, row) for match in result.matches]
             if result.unmatched:
@@ -210,6 +218,16 @@ class ErrorFinder:
                 for order, number, error in zip(places[::2], places[1::2], errors, strict=True)
             ]
         return self._patterns[needle]
+
+
+def _result_alike(patterns: Sequence[PreparedPattern] | None, text: str) -> _LineResult | None:
+    """The errors of a line that differs from an earlier one in long numbers only, if it has those of that one."""
+    if patterns is None:
+        return None
+    line = cased(text)
+    matches = [(pattern, pattern.search(line)) for pattern in patterns]
+    same = [LineMatch(pattern, match, line.written) for pattern, match in matches if match is not None]
+    return _LineResult(same, {}) if len(same) == len(patterns) else None
 
 
 def _without_overlaps(hits: Iterable[PatternHit]) -> Iterator[PatternHit]:

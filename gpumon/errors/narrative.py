@@ -14,7 +14,7 @@ from gpumon.errors.match import Match
 from gpumon.errors.memory import MemoryCause, cause_sentence, value_rows
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.raised import TracebackFrame
-from gpumon.errors.rank import case_of, fixes_of
+from gpumon.errors.rank import PLACES, case_of, fixes_of
 from gpumon.errors.reading import LogFailure, NumberedLine
 from gpumon.errors.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
 
@@ -38,8 +38,8 @@ def sections(explanation: Explanation) -> list[Section]:
         if cause.evidence:
             result.append(_table("This host now", cause.evidence.items()))
         result += _remedies(cause.error, cause.fixes, cause.context)
-        # The sizes explain why memory ran out, and signs only rank the fixes.
-        values = [(name.replace("_", " "), value) for name, value in cause.values.items() if name != "signs"]
+        # The sizes explain why memory ran out, and what is no part of the message only serves the fixes.
+        values = [(name.replace("_", " "), value) for name, value in cause.values.items() if name not in PLACES]
         if values and cause.memory is None and cause.oom_report is None:
             result.append(_table("Values in the log", values))
         result += _sources(cause.error)

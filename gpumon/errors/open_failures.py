@@ -48,9 +48,14 @@ class LinesBehind:
 
 @dataclass(slots=True)
 class OpenFailure:
-    """A failure that the run has not survived so far."""
+    """A failure that the run has not survived so far.
+
+    Attributes:
+        ends: Whether it ended the program, so that what is started now is another run.
+    """
 
     failure: LogFailure
+    ends: bool
     offset: int
     key: tuple[object, ...]
     lines: LinesBehind
@@ -78,11 +83,6 @@ class OpenFailure:
         """Whether a line of a rank says something about it; lines without a rank may be of any."""
         return self.failure.rank is None or rank is None or self.failure.rank == rank
 
-    @property
-    def ends(self) -> bool:
-        """Whether it ended the program, so that what is started now is another run."""
-        return self.failure.kind is FailureKind.ENDED or self.is_uncaught or has_sign("command line", self.failure.text)
-
 
 def _max_ordinary(failure: LogFailure) -> float:
     """The ordinary lines that may follow behind an end; if it is certain, they prove nothing."""
@@ -107,6 +107,8 @@ class OpenFailures:
     def __init__(self, ranks: AbstractSet[int]) -> None:
         self.items: list[OpenFailure] = []
         self.survived: list[Notice] = []
+        self.entries: set[object] = set()
+        """The outermost lines of the exceptions that any run survived."""
         self.counts: Counter[tuple[object, ...]] = Counter()
         self.has_ended = self.may_start = False
         self._ranks = ranks
@@ -126,7 +128,9 @@ class OpenFailures:
             self._lines.clear()
         behind = self._lines.setdefault(failure.rank, LinesBehind())
         limit = behind.ordinary + _max_ordinary(failure)
-        self._keep_open(OpenFailure(failure, offset, key, behind, limit, behind.written))
+        is_end = failure.kind is FailureKind.ENDED or failure.raised.is_uncaught
+        ends = is_end or has_sign("command line", failure.text)
+        self._keep_open(OpenFailure(failure, ends, offset, key, behind, limit, behind.written))
 
     def _keep_open(self, item: OpenFailure) -> None:
         self.items.append(item)
@@ -193,6 +197,7 @@ class OpenFailures:
     def keep(self, failure: LogFailure) -> None:
         """Keeps a failure that was survived as a notice."""
         if len(self.survived) < _MAX_SURVIVED:
+            self.entries.add(failure.raised.entry)
             title = failure.match.error.title if failure.match else failure.first_text
             self.survived.append(Notice(title, failure.line, failure.match))
 

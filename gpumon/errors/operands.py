@@ -10,7 +10,7 @@ _TARGET: Final = lazy_pattern(r"^(?:[^=(\"']{1,100} = |for .{1,100}? in )")
 _SUBSCRIPT: Final = r"(?:\[[\w'\":, .+-]{1,30}\])*"
 _NAME: Final = lazy_pattern(
     r"#.*|[rbfRBF]?(['\"]).*?(?:\1|$)|(?<![\w.)\]])"
-    rf"([A-Za-z_][\w.]*{_SUBSCRIPT}(?![\w.(\['\"]|\s*=(?!=))|[A-Za-z_][\w.]*{_SUBSCRIPT}(?=\.[A-Za-z_]\w*\())"
+    rf"([A-Za-z_][\w.]*{_SUBSCRIPT}(?![\w.(\['\"]|\s*=(?!=))|[A-Za-z_][\w.]*{_SUBSCRIPT}(?=\.(?!backward\()[A-Za-z_]\w*\())"
 )
 _MAX_NAMES: Final = 4
 

@@ -69,6 +69,7 @@ _BUILD_DATE: Final = lazy_pattern(
     rf"|\bSMP (?:PREEMPT\w* )?[A-Z][a-z][a-z] {_MONTH_DAY} {_TIME} \w+ \d{{4}}"
 )
 """When Python or the kernel was built, as in the banner of the interpreter and in the output of uname."""
+_CLOCK_DIGITS: Final = lazy_pattern(r":\d\d:\d|\.\d{6}\]")
 _CACHED_TIMESTAMPS: Final = 1024
 """Lines whose timestamps are kept: errors of several ranks search the same lines."""
 
@@ -122,14 +123,19 @@ def split_prefixes(lines: Sequence[str]) -> tuple[list[int | None], list[str]]:
 
 def without_prefix(line: str) -> str:
     """A single line without its prefixes."""
-    match = _WITHOUT_RANKS.match(f"\n{line}")
-    assert match is not None  # a prefix may be empty
-    return line[match.end() - 1 :]
+    return _WITHOUT_RANKS.split(f"\n{line}", maxsplit=1)[1]
+
+
+def may_have_timestamp(line: str) -> bool:
+    """Whether the start of a line has digits that stand as those of a timestamp do; all of them have such."""
+    return _CLOCK_DIGITS.search(line, 0, _MAX_TIMESTAMP_END) is not None
 
 
 @lru_cache(maxsize=_CACHED_TIMESTAMPS)
 def timestamp_of(line: str) -> Timestamp | None:
     """The timestamp at the start of a line, or None."""
+    if not may_have_timestamp(line):
+        return None
     head = _BUILD_DATE.sub("", line[:_MAX_TIMESTAMP_END])
     for clock, pattern in _TIMESTAMPS:
         match = pattern.search(head)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from gpumon.core.text import safe_text
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.scan import RankLines
-from gpumon.errors.signs import has_sign, progress, sign, starts
+from gpumon.errors.signs import has_sign, is_reported_error, progress, sign, starts
 
 TRACEBACK: Final = "Traceback (most recent call last)"
 MODEL_CODE: Final = "transformers_modules"
@@ -18,7 +18,6 @@ MAX_TEXT: Final = 400
 MAX_TRACEBACK_LINES: Final = 400
 MAX_MESSAGE_LINES: Final = 24
 LINES_ABOVE: Final = 40
-LINES_OF_PLACE: Final = 4
 _COMMON_HEADS: Final = frozenset({"", "The", "This", "If", "You", "Please", "To", "It", "For", "A", "In", "File"})
 
 
@@ -90,6 +89,10 @@ class Raised(NamedTuple):
     def first_words(self) -> str:
         """The first line of the message, with the next one if it only announces that, such as how many were found."""
         first, *more = self.message.split("\n")
+        if has_sign("framed", first):
+            head, is_build, _ = first.partition(": [")
+            said = next(filter(is_reported_error, more), (more or [first])[0])
+            return f"{head}: {said}" if is_build else said
         return " ".join([first, *map(str.strip, more[:1])]) if first.endswith((":", " found.")) else first
 
 
@@ -100,12 +103,7 @@ CLASS: Final = (
     r"|NotFound|Unsupported|Violation)"
 )
 EXCEPTION: Final = lazy_pattern(rf"(?:E {{3,7}}|Error: )?({CLASS})(?::\s|:?$)")
-FRAME: Final = lazy_pattern(
-    r'File "([^"]{1,300})", line (\d{1,7})(?:,? in (\S{1,100}))?'
-    r"|^(?:File (\S{1,300}?):(\d{1,7})(?:, in ([\w.]{1,100}))?|(Cell In ?\[\d+\]), line (\d+)"
-    r"|[│|] (\S{1,200}\.py):(\d{1,7}) in (\S{1,100})|(\S{1,200}\.py):(\d{1,7}):(?: in (\S{1,100})|$)"
-    r"|(<ipython-input\S{1,100}>|[~/\\]\S{1,200}\.py) in ([\w<>.]{1,100})(?:\(.*)?$)"
-)
+FRAME: Final = sign("frame").pattern
 CELL: Final = lazy_pattern(r"File \S{1,300}:\d|Cell In|-{2,}> \d|\S{1,200}(?:\.py|>) in [\w<>.]{1,100}(?:\(.*)?$")
 """A line that IPython writes at the left margin of a traceback."""
 _ARROW: Final = lazy_pattern(r"-{2,}> (\d{1,7}) (.*)")
@@ -130,12 +128,21 @@ def message_at(rows: RankLines, row: int, start: int, first_row: int) -> tuple[s
     above = rows.texts[max(rank.start, first_row - LINES_ABOVE) : first_row]
     heads = {text.partition(" ")[0] for text in above} - _COMMON_HEADS
     parts = [rows.texts[row].strip()[start:].strip()]
-    stop = min(rank.stop, row + MAX_MESSAGE_LINES)
+    is_framed = has_sign("framed", parts[0])
+    stop = min(rank.stop, row + (MAX_TRACEBACK_LINES if is_framed else MAX_MESSAGE_LINES))
     end, has_prefix = row + 1, _has_prefix(rows, row)
     for other in range(row + 1, stop):
         text = rows.texts[other].strip()
-        if TRACEBACK in text or text.startswith((DIRECT, DURING)) or EXCEPTION.match(text) is not None:
+        inner = EXCEPTION.match(text)
+        if is_framed and inner is not None and rows.lines[other][:1].isspace():
+            parts.append(text[inner.end() :])
+            end = other + 1
             break
+        if TRACEBACK in text or text.startswith((DIRECT, DURING)) or inner is not None:
+            break
+        if is_framed and (has_sign("frame of message", text) or rows.lines[other].startswith("    ")):
+            end = other + 1
+            continue
         if not text and (other + 1 >= stop or not rows.texts[other + 1].strip().startswith(_CONTINUATIONS)):
             break
         if text.partition(" ")[0] in heads or progress(text) or has_sign("warning", rows.lines[other]):
@@ -158,11 +165,6 @@ def frame_at(stripped: str, rows: RankLines, row: int, base: int) -> TracebackFr
         return None
     file, *rest = filter(None, match.groups())
     line, functions = (int(rest[0]), rest[1:]) if rest and rest[0].isdigit() else (0, rest)
-    for other in range(row - 1, row - LINES_OF_PLACE, -1) if stripped[0] in "│|" else ():  # a path broken in a box
-        piece = rows.texts[other].strip()[2:-2]
-        if not piece.strip() or piece.endswith(" "):
-            break
-        file = piece + file
     code = ""
     if row + 1 < rows.of_rank(row).stop:
         code = (rows.lines[row + 1][base:] if base else rows.texts[row + 1]).strip()

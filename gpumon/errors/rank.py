@@ -15,7 +15,7 @@ from gpumon.errors.facts.platforms import NOTEBOOK, WINDOWS, for_notebook, for_w
 from gpumon.errors.load import filled
 from gpumon.errors.programs import named_program
 
-_PLACES: Final = ("signs", "program", "platform", "operands")
+PLACES: Final = ("signs", "program", "platform", "at", "operands", "operand", "raiser", "installed", "framed")
 """Values that say where the error stands, and are no part of its message."""
 _NO_VALUES: Final[Values] = MappingProxyType({})
 
@@ -29,8 +29,8 @@ def case_of(error: KnownError, text: str = "", values: Values = _NO_VALUES, more
         values: The values in the message, which may be from further lines of it, and where it stands.
         more: What is known beyond the message, such as why memory ran out.
     """
-    message = "\n".join((text, *(str(value) for name, value in values.items() if name not in _PLACES)))
-    signs, program, platform, _ = (str(values.get(name, "")) for name in _PLACES)
+    message = "\n".join((text, *(str(value) for name, value in values.items() if name not in PLACES)))
+    signs, program, platform = (str(values.get(name, "")) for name in PLACES[:3])
     command = named_program(program).command
     run = {"run": Code(command)} if command else {}
     functions = (name.split(".") for name in error.facts)

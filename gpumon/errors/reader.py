@@ -25,9 +25,10 @@ from gpumon.errors.scan import LogBlock, blocks
 _MAX_PROCESSES: Final = 64
 _LAST_LINES: Final = 5
 _END_LINES: Final = 3
+_LINES_BACK: Final = 40
+_MIN_LONGER: Final = 2
 _LAST_WORDS: Final = 2
 """Lines at the end of a log that may say why the program gave up."""
-_LINES_BACK: Final = 40
 _RANK_SIGNS: Final = with_letters(SIGNS)
 
 
@@ -106,9 +107,10 @@ class LogReader:
 
 
 def _is_cut(lines: Sequence[str]) -> bool:
-    """Whether the last line is only the start of one, as those before it show."""
+    """Whether the last line is only the start of one, as several before it show."""
     if not lines or lines[-1].rstrip().endswith("]"):  # such as a bar, which has no line end
         return False
     last = lines[-1].translate(NO_DIGITS).rstrip()
     before = (line.translate(NO_DIGITS).rstrip() for line in lines[-_LINES_BACK:-1])
-    return any(map(str.isalpha, last)) and any(line.startswith(last) and line != last for line in before)
+    longer = sum(line.startswith(last) and line != last for line in before)
+    return any(map(str.isalpha, last)) and longer >= _MIN_LONGER

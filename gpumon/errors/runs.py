@@ -106,29 +106,30 @@ class RunReader:
         is_continued = bool(count) and failure.kind is FailureKind.KNOWN and self._continues(failure, key)
         if is_continued or count >= _MAX_ECHOED or len(self._open.items) >= MAX_OPEN:
             return
+        if failure.is_raised and not (raised.is_uncaught or failure.is_echo or failure.is_linked):
+            self._open.come_back(failure.rank, raised)
         if raised.is_caught:
             before = block.lines[max(0, position - _MAX_LINES_BEFORE) : position]
             is_late = failure.first_line > _MAX_PASTED_LINES and has_sign("ignored", "".join(before[-2:]))
             is_late = is_late and DIRECT not in "".join(block.by_rank.texts[raised.end_row : raised.end_row + 3])
+            is_late |= raised.entry is not None and raised.entry in self._open.entries
             if is_late or any(signs.progress(line) is not None for line in before):  # it worked, and goes on
                 self._open.keep(failure)
                 return
         if self._is_of_next_run(failure):
             self._restart(failure.first_line)
-        if failure.is_raised and not (raised.is_uncaught or failure.is_echo or failure.is_linked):
-            self._open.come_back(failure.rank, raised)
         if not self._open.items and failure.kind not in {FailureKind.LOGGED, FailureKind.REPORTED}:
             self._look_back(block, position)
         self._open.add(with_surroundings(failure, block, place), key, self._offset(block, position))
 
     def _is_of_next_run(self, failure: LogFailure) -> bool:
         """Whether an exception ends another run: one ended the rank already, and much was printed since."""
+        if failure.is_echo or failure.is_report or not failure.is_raised:
+            return False
         ended = [item for item in self._open.items if item.is_uncaught and item.failure.rank == failure.rank]
         stopped = (item.failure.line for item in ended if item.failure.name == "KeyboardInterrupt")
-        if failure.is_echo or failure.is_report:
-            return False
         if any(failure.line - line > _MAX_BEHIND_STOP for line in stopped):
-            return failure.is_raised and not failure.is_linked
+            return not failure.is_linked
         return failure.raised.is_uncaught and any(item.written > self._open.buffered for item in ended)
 
     def _continues(self, failure: LogFailure, key: tuple[object, ...]) -> bool:

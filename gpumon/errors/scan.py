@@ -6,17 +6,19 @@ most two blocks are in memory at once; the bytes and the lines of a block are bo
 """
 
 import json
+import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate, chain, count
+from operator import add
 from typing import Final
 
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.patterns import LetterWords
-from gpumon.errors.prefixes import split_prefixes, timestamp_of
+from gpumon.errors.prefixes import may_have_timestamp, split_prefixes, timestamp_of
 
 BLOCK_BYTES: Final = 1 << 20
 MAX_BLOCK_LINES: Final = 1 << 16
@@ -53,8 +55,26 @@ _MIN_CUT: Final = 2
 _MAX_PIECES: Final = 8
 _GROUP_MARGIN: Final = lazy_pattern(r"(?m)^ +(?:[|+] (?=Exception Group|  |\S)|\|$|\+[-+]+(?: \S+ -+)?$)")
 """What stands left of the exceptions of a group, and between them."""
+_POWERSHELL: Final = lazy_pattern(
+    r"(?m)^\S.{0,300}? : ((?:.*\n){1,3}?)\S.{0,300}:\d+ \S+:\d+\r?\n\+ "
+    r"(?:.*\n){1,8}?.*: NativeCommandError.*\n(?:\s*\n)?"
+)
+"""What PowerShell writes around the first line of the error output of a program, and within it."""
 _CARET_ESCAPE: Final = lazy_pattern(r"\^\[\[[0-9;]{0,20}m")
 """A color as some viewers print it."""
+
+
+def _without_powershell(error: re.Match[str]) -> str:
+    """The line of the program alone, on as many lines as before."""
+    return re.sub(r"\r?\n", "", error[1]) + "\n" * error[0].count("\n")
+
+
+_SUBSTITUTIONS: Final = (
+    ("\x1b", _ANSI_ESCAPE, ""),
+    ("Exception Group Traceback", _GROUP_MARGIN, ""),
+    ("^[[", _CARET_ESCAPE, ""),
+    ("NativeCommandError", _POWERSHELL, _without_powershell),
+)
 
 
 @dataclass(frozen=True)
@@ -112,13 +132,14 @@ class LogBlock:
     @cached_property
     def starts(self) -> Sequence[int]:
         """Where each line starts in the text, and where the next one would start."""
-        return list(accumulate((len(line) + 1 for line in self.lines), initial=0))
+        return [0, *map(add, accumulate(map(len, self.lines)), count(1))]
 
     def stamped(self, part: int) -> list[int]:
         """The lines of a part that have a timestamp."""
         if part not in self._stamped:
             lines = range(max(0, part * STAMPED_LINES), min(len(self.lines), (part + 1) * STAMPED_LINES))
-            self._stamped[part] = [index for index in lines if timestamp_of(self.lines[index]) is not None]
+            stamped = filter(lambda index: may_have_timestamp(self.lines[index]), lines)
+            self._stamped[part] = [index for index in stamped if timestamp_of(self.lines[index]) is not None]
         return self._stamped[part]
 
     @cached_property
@@ -140,7 +161,7 @@ class LogBlock:
         positions: dict[int | None, list[int]] = defaultdict(list)
         for position, rank in enumerate(self.ranks):
             if rank is None:
-                is_wrapped = owner is not None and timestamp_of(self.lines[position]) is None
+                is_wrapped = owner is not None and not may_have_timestamp(self.lines[position])
                 positions[owner if is_wrapped else None].append(position)
             else:
                 positions[rank].append(position)
@@ -210,20 +231,17 @@ def _clean(data: bytes, first_number: int) -> LogBlock:
     text = data.decode("utf-8", "replace")
     if '"log"' in text:
         text = "\n".join(map(_without_record, text.split("\n")))
-    if "\x1b" in text:
-        text = _ANSI_ESCAPE.sub("", text)
+    for part, pattern, replacement in _SUBSTITUTIONS:
+        if part in text:
+            text = pattern.sub(replacement, text)
     for typographic, plain in _QUOTES:
         if typographic in text:
             text = text.replace(typographic, plain)
-    if "Exception Group Traceback" in text:
-        text = _GROUP_MARGIN.sub("", text)
-    if "^[[" in text:
-        text = _CARET_ESCAPE.sub("", text)
     if "\\" in text:
         text = "\n".join(map(_unescaped, text.split("\n"))) if _WINDOWS_PATH.search(text) else _unescaped(text)
     numbers, lines = _numbered_lines(text.replace("\r\n", "\n").removesuffix("\n"), first_number) if text else ([], [])
     if _CUT_FRAME.search(text) is not None:
-        numbers, lines = _unwrapped(numbers, lines)
+        numbers, lines = _unwrapped(numbers, lines, 1 if b"NativeCommandError" in data else _MIN_CUT)
     if "\r" in text or max(map(len, lines), default=0) > MAX_LINE:
         pairs = [(number, piece) for number, line in zip(numbers, lines, strict=True) for piece in _pieces(line)]
         numbers, lines = [number for number, _ in pairs], [piece for _, piece in pairs]
@@ -231,7 +249,7 @@ def _clean(data: bytes, first_number: int) -> LogBlock:
     return LogBlock(numbers, lines, texts, ranks, 0, len(lines), data.endswith(b"\n"))
 
 
-def _unwrapped(numbers: Sequence[int], lines: Sequence[str]) -> tuple[list[int], list[str]]:
+def _unwrapped(numbers: Sequence[int], lines: Sequence[str], min_cut: int) -> tuple[list[int], list[str]]:
     """The lines as they were before a terminal broke them at its width, which the frames of tracebacks show."""
     widths: Counter[int] = Counter()
     for index, line in enumerate(lines):
@@ -240,7 +258,7 @@ def _unwrapped(numbers: Sequence[int], lines: Sequence[str]) -> tuple[list[int],
                 if piece.rpartition('File "')[2].count('"'):
                     break
                 widths[len(piece)] += 1
-    width = max((width for width, count in widths.items() if count >= _MIN_CUT), default=0)
+    width = max((width for width, count in widths.items() if count >= min_cut), default=0)
     pairs: list[tuple[int, str]] = []
     is_open, before = False, ""
     for number, line in zip(numbers, lines, strict=True):
@@ -251,7 +269,7 @@ def _unwrapped(numbers: Sequence[int], lines: Sequence[str]) -> tuple[list[int],
         else:
             pairs.append((number, line))
         is_full = len(line) == width or (len(line) < width and line.endswith(" "))
-        is_open, before = is_full and line[-1] != "|" and any(map(str.isalnum, line)), line
+        is_open, before = is_full and line[-1:] != "|" and any(map(str.isalnum, line)), line
     return [number for number, _ in pairs], [line for _, line in pairs]
 
 

@@ -27,7 +27,7 @@ _SUMMARY: Final = "wandb:"
 _FAILED_COUNT: Final = lazy_pattern(r"\b\d+(?= (?:failed|failures?|errors?)\b)|(?<=failures=)\d+|(?<=errors=)\d+")
 _SIGNALS: Final = {
     "Segmentation fault": 11, "Bus error": 7, "Killed": 9, "OOMKilled": 9, "Aborted": 6, "Illegal instruction": 4,
-    "Floating point exception": 8, "Terminated": 15, "Interrupt": 2, "Hangup": 1,
+    "Floating point exception": 8, "Terminated": 15, "Interrupt": 2, "Hangup": 1, "Abort trap": 6,
 }  # fmt: skip
 """Signals of Linux by what a shell or Kubernetes says."""
 
@@ -142,7 +142,8 @@ def has_error_level(line: str) -> bool:
 
 def says_what_instead(line: str) -> bool:
     """Whether a logger says what the program does instead of what failed."""
-    return has_sign("goes on", line.lower()) and (has_sign("warning", line) or has_information_level(line))
+    has_level = has_sign("warning", line) or has_information_level(line) or has_sign("error level", line)
+    return has_level and has_sign("goes on", line.lower())
 
 
 def is_of_shell(text: str) -> bool:

@@ -21,7 +21,6 @@ from gpumon.errors.raised import (
     DURING,
     EXCEPTION,
     FRAME,
-    LINES_OF_PLACE,
     MAX_TEXT,
     MAX_TRACEBACK_LINES,
     TRACEBACK,
@@ -36,8 +35,8 @@ from gpumon.errors.scan import LogBlock, RankLines
 from gpumon.errors.signs import has_sign, sign
 
 _MAX_STACK_LINES: Final = 100
-_ANNOUNCED: Final = "!!! Exception during processing !!! "
-"""What ComfyUI prints above a traceback, with the message."""
+_LINES_OF_PLACE: Final = 4
+_ANNOUNCED: Final = sign("announced").texts[0]
 _STOPPED: Final = "^C"
 """What a terminal shows where ctrl+c was pressed."""
 _UNITTEST: Final = ("ERROR: ", "FAIL: ")
@@ -45,11 +44,7 @@ _MAX_FOREIGN_LINES: Final = 6
 """Lines of other streams that may stand between two lines of a traceback."""
 _MAX_EXCEPTIONS: Final = 512
 """Exceptions per block that are read: the first and the last ones, half of each."""
-_WORDS: Final = (
-    *(b"error", b"exception", b"interrupt", b"traceback", b"timeout", b"terminate", b"panic", b"systemexit"),
-    *(b"failure", b"outofmemory", b"notfound", b"unsupported", b"violation"),
-)
-"""Parts of words without which a block has no exception."""
+_WORDS: Final = tuple(map(str.encode, sign("exception").texts))
 _WARNING: Final = lazy_pattern(r"\w*Warning: ")
 _ANY_EXCEPTION: Final = lazy_pattern(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s|:?$)")
 """Directly below a traceback, the class of an exception may have any name."""
@@ -59,14 +54,11 @@ _BARE: Final = lazy_pattern(
     r"|(?P<thrown>terminate called) (?:after throwing an instance of '(?P<cpp>[^'\n]{1,200})'"
     r"|without an active exception)"
     r"|(?P<fatal>Fatal Python error|fatal runtime error|panic): "
-    r"|(?:\*\* ?|- )?(?:\*\*)?Exception Message:(?:\*\*)? |!!! Exception during processing !!! )",
+    rf"|(?:\*\* ?|- )?(?:\*\*)?Exception Message:(?:\*\*)? |{_ANNOUNCED} )",
     re.MULTILINE,
 )
 _WHAT: Final = lazy_pattern(r"\s*what\(\):\s*")
 _IN_FRAME: Final = ('File "', "│", "|", "^", "~", "[Previous line repeated", "...", "╭", "╰", "\u2771")
-_GLUED: Final = lazy_pattern(r"^(\s*)([\w.]{1,100}Error)(?:: )?\2(?:: ){0,2}(.*?)(?:: )?$")
-"""The last line of the tracebacks of two processes that wrote it at once, piece by piece."""
-_MAY_BE_GLUED: Final = lazy_pattern(r"Error(?:: )?[A-Z]\w{0,60}Error")
 _DIGITS: Final = str.maketrans("123456789", "000000000")
 _OF_SYNTAX: Final = frozenset({"SyntaxError", "IndentationError", "TabError"})
 _LINES_OF_SYNTAX: Final = 7
@@ -78,11 +70,9 @@ _LOGGED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO)\b")
 
 def exceptions(block: LogBlock, notices: Iterable[int] = ()) -> list[Raised]:
     """The exceptions of a block, in the order of its lines by rank, of which some are known notices."""
-    if not any(sign in block.words.vocabulary for sign in _WORDS):
+    if not any(map(block.words.vocabulary.__contains__, _WORDS)):
         return []
     rows = _without(block.by_rank, notices)
-    if _MAY_BE_GLUED.search(block.text) is not None:
-        rows = replace(rows, lines=list(map(_parted, rows.lines)), texts=list(map(_parted, rows.texts)))
     text = "\n" + "\n".join(rows.texts)
     starts = list(accumulate((len(line) + 1 for line in rows.texts), initial=0))
     below: list[Raised] = []
@@ -110,15 +100,6 @@ def _without(rows: RankLines, notices: Iterable[int]) -> RankLines:
         if not lines[row][:1].isspace() and not is_raised:
             lines[row] = texts[row] = ""
     return replace(rows, lines=lines, texts=texts)
-
-
-def _parted(line: str) -> str:
-    """A line without what a second process wrote into it."""
-    match = _GLUED.match(line)
-    if match is None:
-        return line
-    half = match[3][: len(match[3]) // 2]
-    return f"{match[1]}{match[2]}: {half if half * 2 == match[3] else match[3]}"
 
 
 def _is_within(rows: RankLines, outer: int, header: int) -> bool:
@@ -167,7 +148,8 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
             continue
         match = EXCEPTION.match(stripped) or (_ANY_EXCEPTION.match(stripped) if is_below_body and frames else None)
         is_none = match is None or match[1].isupper() or (match[1].islower() and "." not in match[1])
-        if match is not None and not is_none and not _goes_on(rows, row, end, base):
+        is_framed = match is not None and has_sign("framed", stripped[match.end() :].lstrip())
+        if match is not None and not is_none and (is_framed or not _goes_on(rows, row, end, base)):
             return _raised(rows, header, row, match, frames=frames, previous=previous)
         foreign += 1
         is_below_body = False
@@ -196,7 +178,7 @@ def _cut(header: int, end: int, frames: Sequence[TracebackFrame], *, is_stopped:
 def _goes_on(rows: RankLines, row: int, end: int, base: int) -> bool:
     """Whether a traceback goes on below a line, which then is one of another stream, whatever it looks like."""
     is_warning = _WARNING.match(rows.lines[row][base:]) is not None
-    for other in range(row + 1, min(end, row + LINES_OF_PLACE)):
+    for other in range(row + 1, min(end, row + _LINES_OF_PLACE)):
         rest = rows.lines[other][base:]
         if TRACEBACK in rest:
             return False
@@ -300,7 +282,7 @@ def _bare_exceptions(
         is_syntax = match["name"] in _OF_SYNTAX
         near = range(last_end, min(rows.of_rank(row).stop, last_end + _MAX_STACK_LINES))  # innermost frame first
         if not match["fatal"]:  # an error of syntax has its place above it
-            near = _frames_above(rows, row, _LINES_OF_SYNTAX if is_syntax else LINES_OF_PLACE)
+            near = _frames_above(rows, row, _LINES_OF_SYNTAX if is_syntax else _LINES_OF_PLACE)
         near = range(0) if row in mixed else near
         frames = [frame for other in near if (frame := frame_at(rows.texts[other], rows, other, 0)) is not None]
         own = next((frame for frame in frames if frame.is_own), None)

@@ -52,7 +52,7 @@ PUBLIC_ECHOES: Final = {
 
 COMMANDS: Final = (
     "accelerate bash c++filt cat cd chmod compute-sanitizer conda curl dcgmi deepspeed df docker ds_report du echo"
-    " env free "
+    " env free getent "
     "export gdb git grep head hf ib_write_bw ibstat ip journalctl kubectl ldconfig llama-server ls lsmod lspci "
     "mkdir modinfo mpirun nc nv-fabricmanager nvcc nvidia-ctk nvidia-smi ollama patchelf pip podman ps py-spy python"
     " python3 ray "
@@ -82,7 +82,8 @@ FILES: Final = {path.stem: list(entry_texts(path.stem)) for path in entry_files(
 """The ids of the entries of each file."""
 
 GIVEN: Final = frozenset(
-    {"run", "pci", "memory", "one_tensor", "measured", "expandable", "may_leak", "raised_by", "processes", "operands"}
+    {"run", "pci", "memory", "one_tensor", "measured", "expandable", "may_leak", "raised_by", "processes"}
+    | {"at", "operands", "operand", "raiser", "installed", "framed"}
 )
 """Slots that have a value without a wording or a function that provides it; the last error of NCCL is below it."""
 
