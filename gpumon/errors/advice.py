@@ -11,8 +11,8 @@ from gpumon.core.text_table import table
 from gpumon.errors.entry import Code
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.lazy_pattern import lazy_pattern
-from gpumon.errors.raised import NO_FRAME, TracebackFrame
-from gpumon.errors.reading import LogFailure, Notice, is_first_of_build
+from gpumon.errors.raised import TracebackFrame
+from gpumon.errors.reading import LogFailure, Notice
 from gpumon.errors.signs import has_sign
 
 _SENTENCE: Final = lazy_pattern(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
@@ -80,7 +80,7 @@ def _of_report(root: LogFailure, ignored: Sequence[Notice]) -> Advice:
         values = known if match is None else {**known, **match.groupdict()}
         if match is not None and _has_all(advice, values):
             return _filled(advice, values)
-    first = next(filter(is_first_of_build, ignored), None)
+    first = next((notice for notice in ignored if notice.match is None and has_sign("error word", notice.title)), None)
     if first is not None:
         return Advice(f"Correct what line {first.line:,} reports, the first error: {first.title.strip()[:_MAX_QUOTE]}")
     return Advice(f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause.")
@@ -105,7 +105,7 @@ def _values(root: LogFailure) -> dict[str, str]:
     code = "" if frame is None else _COMMENT.sub("", frame.code)
     values = {"place": place, "code": code, "message": message, "package": raised.package}
     values["operands"] = Code(", ".join(root.operands))
-    raising = raised.raising or NO_FRAME
+    raising = raised.raising or TracebackFrame("", 0, "", "", is_own=False)
     values["function"] = raising.function if raising.function.isidentifier() else ""
     values["raiser"] = f"{short_path(raising.file)}:{raising.line}" if raising.line and raising != frame else ""
     values["asserted"] = raising.code.removeprefix("assert ") if raising.code.startswith("assert ") else ""

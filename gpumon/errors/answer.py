@@ -89,6 +89,7 @@ def _healthy_answer(reading: LogReading, name: str) -> LogAnswer:
     notices = f"; {count} notice{'s' if count != 1 else ''}" if count else ""
     ignored = _ignored_text(reading.notices)
     pasted = in_place((notice.match for notice in reading.notices if notice.match is not None), reading)
+    warnings = sum(signs.has_sign("python warning", line.text) for line in reading.last_lines)
     shown, text, steps = None, f"No error ends this log{notices}.", list[Advice]()
     if reading.hang is not None:
         shown, text = reading.hang, f"No error ends this log. If the run goes no further: {reading.hang.error.title}."
@@ -96,7 +97,7 @@ def _healthy_answer(reading: LogReading, name: str) -> LogAnswer:
         text = "If the run did not go on, look at what ended it: kernel log, scheduler, or a full disk."
         steps = [Advice(text, "sudo dmesg -T | tail -n 50")]
         text = f"No error ends this log; it stops in the middle of line {reading.lines:,}{notices}."
-    elif pasted and _is_pasted(reading):
+    elif reading.lines <= _MAX_PASTED_LINES and warnings <= 1 and pasted:
         shown, text, ignored = pasted[0], f"No error, only a notice: {pasted[0].error.title}.", ""
     before = reading.runs[-2] if len(reading.runs) > 1 else None
     if before is not None and before.failure and reading.lines - before.last_line <= _MAX_START_LINES:
@@ -105,12 +106,6 @@ def _healthy_answer(reading: LogReading, name: str) -> LogAnswer:
     because = "" if shown is None else shown.error.summary
     do, otherwise = _two(steps if shown is None else _advice(shown.fixes))
     return LogAnswer(f"{name}: {text}", "", do, otherwise, because, ignored=ignored, is_failure=False)
-
-
-def _is_pasted(reading: LogReading) -> bool:
-    """Whether a text has just one warning, to have it explained."""
-    warnings = sum(signs.has_sign("python warning", line.text) for line in reading.last_lines)
-    return reading.lines <= _MAX_PASTED_LINES and warnings <= 1
 
 
 def _advice(fixes: Iterable[Fix]) -> list[Advice]:

@@ -18,7 +18,7 @@ from gpumon.errors.prefixes import ClockKind
 from gpumon.errors.programs import ONLY_ECHOES, is_relevant, program_of, program_of_errors
 from gpumon.errors.raised import MAX_TEXT, MODEL_CODE, Link
 from gpumon.errors.rank import names_of
-from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, is_first_of_build
+from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
 from gpumon.errors.relations import PROBES, are_of_one_rank, follows, is_led_by
 from gpumon.errors.signs import has_sign
 
@@ -33,7 +33,6 @@ _CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
 """How processes die by themselves or are killed, but not those that a launcher ends, or that end themselves."""
 _PANIC: Final = "panic"
 """How Go ends a program, such as the runner of Ollama: its library has printed why before."""
-_MIN_SAID: Final = 20
 _SEVERAL: Final = 2
 _SAYS_CAUSE: Final = frozenset({FailureKind.KNOWN, FailureKind.RAISED, FailureKind.REPORTED, FailureKind.LOGGED})
 
@@ -161,11 +160,10 @@ def _identified(failure: LogFailure) -> Iterator[Match]:
         for wording in error.wordings:
             match = lazy_pattern(wording.regex, re.MULTILINE).match(text) if wording.raised_in in places else None
             if match is not None:
-                values = {"raised_by": package, **match.groupdict()}
-                ranks = () if failure.rank is None else (failure.rank,)
-                known = {name: value for name, value in values.items() if value}
-                line, time = failure.line, failure.timestamp
-                yield Match(error, line, message, failure.rank, ranks, timestamp=time, values=known)
+                named = {"raised_by": package, **match.groupdict()}
+                known = {name: value for name, value in named.items() if value}
+                found = Match(error, failure.line, message, failure.rank, timestamp=failure.timestamp, values=known)
+                yield found if found.rank is None else replace(found, ranks=(found.rank,))
                 return
 
 
@@ -247,17 +245,16 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
     """What the first failure goes back to, and whether that was decided by the kind of an error."""
     root = _root_of_chain(first, failures)
     following = (item for item in failures if item is not root and follows(root, item))
-    named = next((item for item in following if are_of_one_rank(root, item)), None)
+    named = next(
+        (item for item in following if root.rank is None or _rank_of(item, failures) in {None, root.rank}), None
+    )
     if named is not None:
         return named, True
-    said = _said_by_program(_links(root, failures))
     for other in failures:
         if other is first or other.line >= (root.first_line or root.line) or other.is_echo:
             continue
         if other.kind in _SAYS_CAUSE and _explains(other, root):
             return _root_of_chain(other, failures), True
-        if said and not other.is_raised and said in other.text:
-            return other, True
     for lasting in reading.lasting:
         if lasting.line != root.line and is_led_by(root, lasting):
             return lasting, True
@@ -267,16 +264,9 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
 def _first_of_build(root: LogFailure, reading: LogReading) -> LogFailure:
     """The first error of a build, however much it printed behind it before it stopped."""
     start = reading.runs[-1].first_line if has_sign("build stopped", root.text) else root.line
-    own = (notice for notice in reading.notices if start <= notice.line < root.line)
-    first = next(filter(is_first_of_build, own), None)
+    own = (notice for notice in reading.notices if notice.match is None and start <= notice.line < root.line)
+    first = next((notice for notice in own if has_sign("error word", notice.title)), None)
     return root if first is None else replace(root, line=first.line, text=first.title, around=())
-
-
-def _said_by_program(links: Sequence[LogFailure]) -> str:
-    """What a program says at last that handles its own exceptions, such as an installer; empty if it is the user's."""
-    is_of_user = len(links) < 2 or any(link.raised.frame is not None for link in links)
-    said = "" if is_of_user else links[-1].raised.message.split("\n")[0]
-    return said if len(said) >= _MIN_SAID else ""
 
 
 def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFailure:
@@ -320,6 +310,13 @@ def _links(failure: LogFailure, failures: Sequence[LogFailure]) -> list[LogFailu
     while end < len(of_rank) and of_rank[end].is_linked:
         end += 1
     return of_rank[start:end]
+
+
+def _rank_of(failure: LogFailure, failures: Sequence[LogFailure]) -> int | None:
+    """The rank of a failure; a line without one that repeats the error above it belongs to the rank of that one."""
+    ids = {match.error.id for match in failure.matches}
+    above = [item for item in failures if item.line < failure.line and ids & {match.error.id for match in item.matches}]
+    return failure.rank if failure.rank is not None or not above else above[-1].rank
 
 
 def _explains(earlier: LogFailure, root: LogFailure) -> bool:

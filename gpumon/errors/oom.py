@@ -18,9 +18,6 @@ from gpumon.errors.prefixes import ClockKind, Timestamp
 from gpumon.errors.rank import case_of, fixes_of
 
 _MAX_CALLS: Final = 8
-_MIN_EXCESS_BYTES: Final = 1 << 30
-"""Less memory than this outside of PyTorch, in addition to a context, may be a library of the same process."""
-
 OUT_OF_MEMORY: Final = "oom"
 OF_ASYNC_BACKEND: Final = "oom-async-backend"
 IMPOSSIBLE_SIZE: Final = "oom-1eb"
@@ -69,10 +66,11 @@ def _error(findings: OomFindings) -> KnownError:
 def _fixes(findings: OomFindings) -> Iterator[Fix]:
     """The fixes for this case, then those for its cause, without those that are already in use."""
     idle, is_expandable = findings.idle, findings.file.is_expandable or False
-    is_in_graphs = findings.is_misplaced and 2 * idle.private >= idle.elsewhere
-    if findings.is_impossible:
+    is_misplaced = findings.sentence == "measured misplaced"
+    is_in_graphs = is_misplaced and 2 * idle.private >= idle.elsewhere
+    if findings.sentence == "measured impossible":
         yield from fixes_of(ERRORS[IMPOSSIBLE_SIZE], case_of(ERRORS[IMPOSSIBLE_SIZE]))
-    if findings.is_misplaced:
+    if is_misplaced:
         yield from shared_fixes("oom-cuda-graphs") if idle.private and idle.private >= idle.other_streams else ()
         yield from shared_fixes("oom-one-stream") if idle.other_streams else ()
         yield from shared_fixes("oom-empty-before-capture") if idle.not_given_back else ()
@@ -80,7 +78,7 @@ def _fixes(findings: OomFindings) -> Iterator[Fix]:
         yield from shared_fixes("oom-equal-sizes")
     # Expandable segments free only memory that is in no private pool, so they do not help against graphs.
     cause = MemoryCause.TOO_BIG if is_in_graphs else findings.cause
-    may_leak = findings.cause is not MemoryCause.LEAK and (findings.grows or findings.may_leak)
+    may_leak = not {"grows", "may leak"}.isdisjoint(findings.observations)
     facts = {"measured": "yes", "memory": cause.value, "expandable": is_expandable, "may_leak": may_leak}
     entry = _entry(findings.file)
     yield from fixes_of(entry, case_of(entry, more={name: value for name, value in facts.items() if value}))
@@ -143,15 +141,14 @@ def _calls(stack: Sequence[StackFrame]) -> Iterator[str]:
 
 def _sentences(findings: OomFindings) -> tuple[str, ...]:
     """The cause with its values, then everything else that the file shows."""
-    name = _measured(findings)
+    name = findings.sentence
     cause = _sentence(name, findings) if name else cause_sentence(findings.cause, findings.message)
-    return (cause, *(_sentence(other, findings) for other in _observations(findings)))
+    return (cause, *(_sentence(other, findings) for other in findings.observations))
 
 
 def _sentence(name: str, findings: OomFindings) -> str:
     """A sentence of `memory.txt` with all that a file shows."""
     message, idle, trend = findings.message, findings.idle, findings.trend
-    others = "without others" if findings.excess_outside < _MIN_EXCESS_BYTES else "with others"
     known = {
         **idle._asdict(),
         **trend._asdict(),
@@ -162,26 +159,12 @@ def _sentence(name: str, findings: OomFindings) -> str:
         "wanted": findings.wanted,
         "failures": times_text(findings.failures - 1),
         "rescues": times_text(findings.rescues),
-        "reason": memory_sentence("too_big alone" if findings.fits_alone else f"too_big {others}", message),
+        "reason": memory_sentence(findings.reason, message),
         "seconds": f"{trend.seconds:.0f}",
         "rate": trend.bytes_per_minute,
         "loading": ", or it was still loading a model that is too big" if trend.only_rises else "",
     }
     return memory_sentence(name, message, **known)
-
-
-def _measured(findings: OomFindings) -> str:
-    """The sentence about a cause of which the file shows more than the text of the error; empty if it does not."""
-    pieces = "measured fragmentation" if findings.idle.pieces else ""
-    leak = "measured leak" if findings.trend.seconds else ""
-    return {
-        MemoryCause.FRAGMENTATION: "measured misplaced" if findings.is_misplaced else pieces,
-        MemoryCause.TOO_BIG: "measured impossible" if findings.is_impossible else "measured too_big",
-        MemoryCause.LEAK: "measured leak growth" if findings.lacked_only_growth else leak,
-        MemoryCause.OTHER_PROCESSES: "measured others",
-        MemoryCause.UNKNOWN: "measured unknown" if findings.would_fit else "",
-        MemoryCause.CAP: "",
-    }[findings.cause]
 
 
 def _places(idle: IdleMemory) -> str:
@@ -194,25 +177,3 @@ def _places(idle: IdleMemory) -> str:
     }
     parts = sorted(((size, where) for where, size in sizes.items() if size), reverse=True)
     return " and ".join(f"{bytes_text(size)} free in {where}" for size, where in parts)
-
-
-def _observations(findings: OomFindings) -> Iterator[str]:
-    """What the last minute shows, and what else is worth knowing, whatever the cause is."""
-    file, idle, cause = findings.file, findings.idle, findings.cause
-    waiting, relevant = findings.statistics.freed_waiting_bytes or 0, max(1, findings.min_relevant_bytes)
-    is_unseen = not findings.trend.seconds and cause in {MemoryCause.LEAK, MemoryCause.TOO_BIG}
-    is_shown = {
-        "few samples": is_unseen and not findings.is_impossible,
-        "grows": findings.grows and cause is not MemoryCause.LEAK,
-        "may leak": findings.may_leak,
-        "jumps": findings.jumps,
-        "rescues": findings.rescues > 0,
-        "failures": findings.failures > 1,
-        "expandable": cause is MemoryCause.FRAGMENTATION and file.is_expandable,
-        "capped": cause is not MemoryCause.CAP and findings.is_capped,
-        "private": (idle.private_reserved or 0) >= relevant,
-        "waiting": waiting >= relevant,
-        "outside": cause is not MemoryCause.OTHER_PROCESSES and findings.excess_outside >= _MIN_EXCESS_BYTES,
-        "cut blocks": file.is_cut,
-    }
-    return (name for name, is_true in is_shown.items() if is_true)

@@ -9,8 +9,7 @@ graph is captured.
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
 from typing import Final, NamedTuple
@@ -25,6 +24,8 @@ _MAX_CONTEXT_BYTES: Final = round(0.8 * (1 << 30))
 """What the CUDA context and the libraries of a process usually take at most."""
 _SLACK_BYTES: Final = 256 << 20
 """Memory that the driver reports as free but cannot allocate."""
+_MIN_EXCESS_BYTES: Final = 1 << 30
+"""Less memory than this outside of PyTorch, in addition to a context, may be a library of the same process."""
 _JUMP_FACTOR: Final = 1.1
 """A step that needs this many times the memory of earlier steps is larger than they were."""
 _LOADING_FUNCTIONS: Final = frozenset(
@@ -188,155 +189,115 @@ def _is_steady(parts: Sequence[Sequence[int]]) -> bool:
     return is_even and is_large and fmean(parts[-1]) - fmean(parts[0]) >= rise / 2
 
 
-@dataclass(frozen=True)
 class OomFindings:
-    """The conclusions from a file."""
+    """The conclusions from a file.
 
-    file: OomFile
+    Attributes:
+        statistics: The statistics, or none of them.
+        message: The values that the text of the error also contains.
+        wanted: The memory in tensors with the request, in bytes.
+        failures: How often the process has run out of memory, including this time.
+        rescues: How often, at least, freeing the cache helped in the minute; it is also freed before each failure.
+        sentence: The name of the sentence about the cause; empty if the file shows no more than the text of the error.
+        reason: The name of the sentence that says why a job is too big.
+        observations: The names of the sentences about what else is worth knowing, whatever the cause is.
+    """
 
-    @cached_property
-    def idle(self) -> IdleMemory:
-        """The idle memory in the allocator."""
-        return idle_memory(self.file)
+    def __init__(self, file: OomFile) -> None:
+        self.file = file
+        self.statistics = known = file.statistics or AllocatorStatistics(0, 0, 0)
+        self.message = message = _message_of(file)
+        self.idle = idle_memory(file)
+        self.trend = trend_of(file.history, known.alloc_retries_count)
+        self.wanted = (message.allocated or 0) + message.asked
+        self.failures = max(1, known.ooms_count or 0)
+        self.rescues = max(0, (self.trend.retries_count or 0) - self.failures)
+        # All but a context is held by another process or a library.
+        self._outside = max(0, (message.foreign or 0) - _MAX_CONTEXT_BYTES)
+        self._min_relevant = _MIN_RELEVANT_SHARE * (message.allowed or message.total or 0)
+        free, limit = message.free or 0, message.allowed
+        # What the driver would have allocated: free memory, as far as the process's limit allows.
+        self._available = free if limit is None else min(free, max(0, limit - message.held))
+        is_loading = any(frame.function in _LOADING_FUNCTIONS for frame in file.stack)
+        self._grows = self.trend.is_steady and not is_loading
+        # Whether the request would have succeeded without the growth in the minute.
+        self._lacked_growth = self.trend.seconds > 0 and self._available + self.trend.rise_bytes >= message.asked
+        self.cause, self.sentence = self._verdict()
+        is_enough = self.wanted + min(message.foreign or 0, _MAX_CONTEXT_BYTES) <= (message.total or 0)
+        others = "with others" if self._outside >= _MIN_EXCESS_BYTES else "without others"
+        self.reason = f"too_big {'alone' if is_enough else others}"
+        self.observations = [name for name, is_true in self._observed().items() if is_true]
 
-    @cached_property
-    def statistics(self) -> AllocatorStatistics:
-        """The statistics, or none of them."""
-        return self.file.statistics or AllocatorStatistics(0, 0, 0)
-
-    @cached_property
-    def trend(self) -> OomTrend:
-        """The trend of the last minute."""
-        return trend_of(self.file.history, self.statistics.alloc_retries_count)
-
-    @cached_property
-    def message(self) -> MemoryMessage:
-        """The values that the text of the error also contains."""
-        file, known = self.file, self.file.statistics
-        return MemoryMessage(
-            asked=file.asked_bytes,
-            total=file.total_bytes,
-            free=file.free_bytes,
-            allowed=file.limit_bytes if (file.limit_bytes or 0) < (file.total_bytes or 0) else None,
-            allocated=None if known is None else known.allocated_bytes,
-            unallocated=None if known is None else max(0, known.reserved_bytes - known.allocated_bytes),
-        )
-
-    @property
-    def min_relevant_bytes(self) -> float:
-        """Memory below this is not relevant, compared with what the process may use."""
-        return _MIN_RELEVANT_SHARE * (self.message.allowed or self.message.total or 0)
-
-    @property
-    def excess_outside(self) -> int:
-        """How much of the memory outside of this allocator another process or a library holds: all but a context."""
-        return max(0, (self.message.foreign or 0) - _MAX_CONTEXT_BYTES)
-
-    @property
-    def available(self) -> int:
-        """What the driver would have allocated: free memory, as far as the process's limit allows."""
-        free, allowed = self.message.free or 0, self.message.allowed
-        return free if allowed is None else min(free, max(0, allowed - self.message.held))
-
-    @property
-    def is_capped(self) -> bool:
-        """Whether the process's own limit was reached before the size of the GPU."""
-        return self.message.allowed is not None and self.available < (self.message.free or 0)
-
-    @property
-    def is_impossible(self) -> bool:
-        """Whether the request exceeds the memory of an empty GPU."""
-        return self.message.asked > (self.message.total or 0)
-
-    @property
-    def would_fit(self) -> bool:
-        """Whether enough memory is free after the failure: it was freed in the meantime."""
-        return self.available >= self.message.asked + _SLACK_BYTES
-
-    @property
-    def grows(self) -> bool:
-        """Whether memory grew steadily, but not because a model was loaded."""
-        is_loading = any(frame.function in _LOADING_FUNCTIONS for frame in self.file.stack)
-        return self.trend.is_steady and not is_loading
-
-    @property
-    def may_leak(self) -> bool:
-        """Whether this much memory was available before without visible growth: a leak may be too slow for a minute."""
-        is_usual = self.trend.seconds > 0 and not self.grows and not self.jumps
-        return is_usual and self.cause is MemoryCause.TOO_BIG and not self.is_impossible
-
-    @property
-    def wanted(self) -> int:
-        """The memory in tensors with the request."""
-        return (self.message.allocated or 0) + self.message.asked
-
-    @property
-    def fits_alone(self) -> bool:
-        """Whether the GPU has enough memory for that without idle memory and without excess memory outside."""
-        return self.wanted + min(self.message.foreign or 0, _MAX_CONTEXT_BYTES) <= (self.message.total or 0)
-
-    @property
-    def jumps(self) -> bool:
-        """Whether far more memory was needed than in the complete minute before."""
-        if not self.trend.seconds or self.grows or self.wanted <= _JUMP_FACTOR * self.trend.highest_bytes:
-            return False
-        peak = self.statistics.allocated_peak_bytes or 0
-        # The samples may all miss the highest point of a step.
-        return peak <= (self.message.allocated or 0) or self.wanted > _JUMP_FACTOR * peak
-
-    @property
-    def failures(self) -> int:
-        """How often the process has run out of memory, including this time."""
-        return max(1, self.statistics.ooms_count or 0)
-
-    @property
-    def rescues(self) -> int:
-        """How often, at least, freeing the cache helped in the minute; the cache is also freed before each failure."""
-        return max(0, (self.trend.retries_count or 0) - self.failures)
-
-    @property
-    def lacked_only_growth(self) -> bool:
-        """Whether the request would have succeeded without the growth in the minute."""
-        return self.trend.seconds > 0 and self.available + self.trend.rise_bytes >= self.message.asked
-
-    @cached_property
-    def is_misplaced(self) -> bool:
-        """Whether enough memory is idle, but only where this request may not use it."""
-        return self.cause is MemoryCause.FRAGMENTATION and not self._would_suffice(self.idle.scattered)
-
-    @cached_property
-    def cause(self) -> MemoryCause:
-        """The cause."""
-        message = self.message
+    def _verdict(self) -> tuple[MemoryCause, str]:
+        """The cause, and the name of the sentence about it."""
+        message, asked = self.message, self.message.asked
+        if self._available >= asked + _SLACK_BYTES:  # it was freed in the meantime
+            return MemoryCause.UNKNOWN, "measured unknown"
         if message.total is None or message.free is None or message.allocated is None:
-            return memory_cause(message)
+            return memory_cause(message), ""
+        leaks, is_in_pieces = self._leaks(), self._would_suffice(self.idle.scattered)
         # What grew by more than the pieces would fill them, and reach any limit.
-        is_small = not self._leaks or self.trend.rise_bytes <= self.idle.scattered
-        is_limited = self.is_capped and self.available < message.asked <= message.free + self.excess_outside
+        is_small = not leaks or self.trend.rise_bytes <= self.idle.scattered
+        is_limited = self._available < min(asked, message.free) and asked <= message.free + self._outside
         own = message.held + min(message.foreign or 0, _MAX_CONTEXT_BYTES)
         other = memory_cause(replace(message, own=own, allowed=None, unallocated=0))  # idle memory would not help
+        is_no_leak = other is MemoryCause.LEAK and self.trend.seconds > 0
+        pieces = "measured fragmentation" if self.idle.pieces else ""
         causes = (
-            (self.is_impossible, MemoryCause.TOO_BIG),
-            (self.would_fit, MemoryCause.UNKNOWN),
-            (is_small and self._would_suffice(self.idle.scattered), MemoryCause.FRAGMENTATION),
-            (is_small and is_limited, MemoryCause.CAP),
-            (other is MemoryCause.OTHER_PROCESSES, other),
-            (self._would_suffice(self.idle.elsewhere), MemoryCause.FRAGMENTATION),
-            (self._leaks, MemoryCause.LEAK),
-            (other is MemoryCause.LEAK and self.trend.seconds > 0, MemoryCause.TOO_BIG),
+            (asked > message.total, MemoryCause.TOO_BIG, "measured impossible"),
+            (is_small and is_in_pieces, MemoryCause.FRAGMENTATION, pieces),
+            (is_small and is_limited, MemoryCause.CAP, ""),
+            (other is MemoryCause.OTHER_PROCESSES, other, "measured others"),
+            (self._would_suffice(self.idle.elsewhere), MemoryCause.FRAGMENTATION, "measured misplaced"),
+            (leaks, MemoryCause.LEAK, "measured leak growth" if self._lacked_growth else "measured leak"),
+            (other is MemoryCause.TOO_BIG or is_no_leak, MemoryCause.TOO_BIG, "measured too_big"),
         )
-        return next((cause for is_true, cause in causes if is_true), other)
+        return next(((cause, sentence) for is_true, cause, sentence in causes if is_true), (other, ""))
 
-    @property
     def _leaks(self) -> bool:
         """Whether the growth is the cause: a step of this size succeeded before, or would have succeeded without it.
 
         It is not that of a model that was loaded before the failure.
         """
-        goes_on = self.grows and (self.trend.rises_at_end or not self.trend.only_rises)
-        return goes_on and (self.lacked_only_growth or self.wanted <= _JUMP_FACTOR * self.trend.highest_bytes)
+        goes_on = self._grows and (self.trend.rises_at_end or not self.trend.only_rises)
+        return goes_on and (self._lacked_growth or self.wanted <= _JUMP_FACTOR * self.trend.highest_bytes)
 
     def _would_suffice(self, idle: int) -> bool:
         """Whether the request would have succeeded with this much more memory."""
-        is_relevant = idle >= max(self.message.asked / 2, self.min_relevant_bytes)
-        return is_relevant and self.available + idle >= self.message.asked
+        is_relevant = idle >= max(self.message.asked / 2, self._min_relevant)
+        return is_relevant and self._available + idle >= self.message.asked
+
+    def _observed(self) -> dict[str, bool]:
+        """What the last minute shows, and what else may be worth knowing: whether each is so."""
+        cause, trend, known, message = self.cause, self.trend, self.statistics, self.message
+        is_watched, relevant = trend.seconds > 0, max(1, self._min_relevant)
+        may_be_usual = cause is MemoryCause.TOO_BIG and self.sentence != "measured impossible"
+        peak = known.allocated_peak_bytes or 0
+        is_above_peak = peak <= (message.allocated or 0) or self.wanted > _JUMP_FACTOR * peak  # samples may miss it
+        jumps = not self._grows and self.wanted > _JUMP_FACTOR * trend.highest_bytes and is_above_peak
+        return {
+            "few samples": not is_watched and (may_be_usual or cause is MemoryCause.LEAK),
+            "grows": self._grows and cause is not MemoryCause.LEAK,
+            "may leak": is_watched and may_be_usual and not self._grows and not jumps,
+            "jumps": is_watched and jumps,
+            "rescues": self.rescues > 0,
+            "failures": self.failures > 1,
+            "expandable": cause is MemoryCause.FRAGMENTATION and self.file.is_expandable is True,
+            "capped": cause is not MemoryCause.CAP and self._available < (message.free or 0),
+            "private": (self.idle.private_reserved or 0) >= relevant,
+            "waiting": (known.freed_waiting_bytes or 0) >= relevant,
+            "outside": cause is not MemoryCause.OTHER_PROCESSES and self._outside >= _MIN_EXCESS_BYTES,
+            "cut blocks": self.file.is_cut,
+        }
+
+
+def _message_of(file: OomFile) -> MemoryMessage:
+    known, limit = file.statistics, file.limit_bytes or 0
+    return MemoryMessage(
+        asked=file.asked_bytes,
+        total=file.total_bytes,
+        free=file.free_bytes,
+        allowed=file.limit_bytes if limit < (file.total_bytes or 0) else None,
+        allocated=None if known is None else known.allocated_bytes,
+        unallocated=None if known is None else max(0, known.reserved_bytes - known.allocated_bytes),
+    )

@@ -123,9 +123,7 @@ def split_prefixes(lines: Sequence[str]) -> tuple[list[int | None], list[str]]:
 
 def without_prefix(line: str) -> str:
     """A single line without its prefixes."""
-    match = _WITHOUT_RANKS.match(f"\n{line}")
-    assert match is not None  # a prefix may be empty
-    return line[match.end() - 1 :]
+    return _WITHOUT_RANKS.split(f"\n{line}", maxsplit=1)[1]
 
 
 def may_have_timestamp(line: str) -> bool:

@@ -18,7 +18,6 @@ MAX_TEXT: Final = 400
 MAX_TRACEBACK_LINES: Final = 400
 MAX_MESSAGE_LINES: Final = 24
 LINES_ABOVE: Final = 40
-LINES_OF_PLACE: Final = 4
 _COMMON_HEADS: Final = frozenset({"", "The", "This", "If", "You", "Please", "To", "It", "For", "A", "In", "File"})
 
 
@@ -46,10 +45,6 @@ class TracebackFrame(NamedTuple):
     function: str
     code: str
     is_own: bool
-
-
-NO_FRAME: Final = TracebackFrame("", 0, "", "", is_own=False)
-"""What stands for a frame that a log does not have."""
 
 
 class Raised(NamedTuple):
@@ -95,11 +90,9 @@ class Raised(NamedTuple):
         """The first line of the message, with the next one if it only announces that, such as how many were found."""
         first, *more = self.message.split("\n")
         if has_sign("framed", first):
-            said, (built, is_build, _) = (
-                next(filter(is_reported_error, more), (more or [first])[0]),
-                first.partition(": ["),
-            )
-            return f"{built}: {said}" if is_build else said
+            head, is_build, _ = first.partition(": [")
+            said = next(filter(is_reported_error, more), (more or [first])[0])
+            return f"{head}: {said}" if is_build else said
         return " ".join([first, *map(str.strip, more[:1])]) if first.endswith((":", " found.")) else first
 
 

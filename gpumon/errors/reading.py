@@ -134,11 +134,6 @@ class Notice(NamedTuple):
         return self.title if self.match is None else self.match.error.id
 
 
-def is_first_of_build(notice: Notice) -> bool:
-    """Whether a build reports an error by it, rather than that it stops."""
-    return notice.match is None and has_sign("error word", notice.title) and not has_sign("build stopped", notice.title)
-
-
 class Run(NamedTuple):
     """A run of the program."""
 

@@ -236,7 +236,7 @@ class RunReader:
 
 
 def _is_next_step(failure: LogFailure, earlier: LogFailure) -> bool:
-    """Whether another script of the same job failed at once, in which a file or a value of the earlier one is missing."""
+    """Whether another script of the same job failed at once, because the result of the earlier one is missing."""
     one, other = failure.raised.entry, earlier.raised.entry
     is_near = failure.first_line - earlier.line <= _MAX_TO_NEXT_STEP
     is_missing = failure.raised.class_name in {"FileNotFoundError", "KeyError", "IndexError", "EmptyDataError"}
@@ -244,7 +244,7 @@ def _is_next_step(failure: LogFailure, earlier: LogFailure) -> bool:
 
 
 def _tells_of_exception(failure: LogFailure) -> bool:
-    """Whether a failure only says that another process failed, and nothing else than an exception of Python ended it."""
+    """Whether a failure only says that another process failed, which an exception of Python may have ended."""
     is_told = failure.is_report or failure.is_echo or failure.kind in {FailureKind.ENDED, FailureKind.LOGGED}
     return is_told and (failure.ended is None or failure.ended.code == 1)
 

@@ -249,7 +249,7 @@ def _clean(data: bytes, first_number: int) -> LogBlock:
     return LogBlock(numbers, lines, texts, ranks, 0, len(lines), data.endswith(b"\n"))
 
 
-def _unwrapped(numbers: list[int], lines: list[str], min_cut: int) -> tuple[list[int], list[str]]:
+def _unwrapped(numbers: Sequence[int], lines: Sequence[str], min_cut: int) -> tuple[list[int], list[str]]:
     """The lines as they were before a terminal broke them at its width, which the frames of tracebacks show."""
     widths: Counter[int] = Counter()
     for index, line in enumerate(lines):
@@ -259,8 +259,6 @@ def _unwrapped(numbers: list[int], lines: list[str], min_cut: int) -> tuple[list
                     break
                 widths[len(piece)] += 1
     width = max((width for width, count in widths.items() if count >= min_cut), default=0)
-    if not width:
-        return numbers, lines
     pairs: list[tuple[int, str]] = []
     is_open, before = False, ""
     for number, line in zip(numbers, lines, strict=True):

@@ -21,7 +21,6 @@ from gpumon.errors.raised import (
     DURING,
     EXCEPTION,
     FRAME,
-    LINES_OF_PLACE,
     MAX_TEXT,
     MAX_TRACEBACK_LINES,
     TRACEBACK,
@@ -36,6 +35,7 @@ from gpumon.errors.scan import LogBlock, RankLines
 from gpumon.errors.signs import has_sign, sign
 
 _MAX_STACK_LINES: Final = 100
+_LINES_OF_PLACE: Final = 4
 _ANNOUNCED: Final = sign("announced").texts[0]
 _STOPPED: Final = "^C"
 """What a terminal shows where ctrl+c was pressed."""
@@ -180,7 +180,7 @@ def _cut(header: int, end: int, frames: Sequence[TracebackFrame], *, is_stopped:
 def _goes_on(rows: RankLines, row: int, end: int, base: int) -> bool:
     """Whether a traceback goes on below a line, which then is one of another stream, whatever it looks like."""
     is_warning = _WARNING.match(rows.lines[row][base:]) is not None
-    for other in range(row + 1, min(end, row + LINES_OF_PLACE)):
+    for other in range(row + 1, min(end, row + _LINES_OF_PLACE)):
         rest = rows.lines[other][base:]
         if TRACEBACK in rest:
             return False
@@ -284,7 +284,7 @@ def _bare_exceptions(
         is_syntax = match["name"] in _OF_SYNTAX
         near = range(last_end, min(rows.of_rank(row).stop, last_end + _MAX_STACK_LINES))  # innermost frame first
         if not match["fatal"]:  # an error of syntax has its place above it
-            near = _frames_above(rows, row, _LINES_OF_SYNTAX if is_syntax else LINES_OF_PLACE)
+            near = _frames_above(rows, row, _LINES_OF_SYNTAX if is_syntax else _LINES_OF_PLACE)
         near = range(0) if row in mixed else near
         frames = [frame for other in near if (frame := frame_at(rows.texts[other], rows, other, 0)) is not None]
         own = next((frame for frame in frames if frame.is_own), None)

@@ -9,8 +9,6 @@ from gpumon.core.text_table import table
 from gpumon.errors.entry import Code, Values
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.lazy_pattern import lazy_pattern
-from gpumon.errors.raised import MODEL_CODE
-from gpumon.errors.signs import sign
 
 Facts = Mapping[str, str]
 
@@ -27,15 +25,11 @@ def _names(kind: str) -> frozenset[str]:
 
 
 _KEPT_UNTIL: Final = tuple((lazy_pattern(pattern), versions) for pattern, versions in _rows("kept").items())
-_UPGRADED: Final = _names("upgraded")
 _BASE_OF_TORCH: Final = _names("torch")
 _IN_TORCH_CUDA: Final = _names("torch.cuda")
 _REMOVED_FROM_TORCH: Final = _rows("removed")
 _ARGUMENTS: Final = _rows("arguments")
 _SYNONYMS: Final = _rows("synonym")
-_DIFFUSERS_CLASS: Final = lazy_pattern(
-    r"Transformer[23]DModel|UNet\w*Model|AutoencoderKL|Scheduler$|ControlNetModel|Pipeline$"
-)
 _REQUIREMENT: Final = lazy_pattern(r"(?P<name>[\w-]{1,60}?)(?P<limits>(?:[<>=!]=?[\d.]{1,20},?){1,4})")
 _TURING: Final = 7.5
 _NEWEST_INDEX: Final = "cu130"
@@ -60,18 +54,11 @@ def missing_name(values: Values, _: str) -> Facts:
     kept = next((versions for pattern, versions in _KEPT_UNTIL if pattern.fullmatch(place)), "")
     if required or kept:
         return {"advice": "required" if required else "kept", "requirement": Code(required or kept), "place": place}
-    is_removed = module.rpartition(".")[2] in _REMOVED_FROM_TORCH
-    if module.startswith("torch.") and not name and not is_removed:
-        return {"advice": "newer torch", "place": place}
-    if module == "transformers.models" and name.islower():
-        return {"advice": "newer model", "place": place}
-    if module.startswith("transformers") and sign("added to transformers").pattern.fullmatch(name) is not None:
-        return {"advice": "newer", "package": "transformers", "place": place}
-    if caller:
-        is_own_part = caller == module.split(".", maxsplit=1)[0] and ("._" in module or not name)
-        kind = "own part" if is_own_part else "model code" if caller == MODEL_CODE else "caller"
-        return {"advice": kind, "place": place}
-    return {"place": place, **_newer_or_older(module, name)}
+    forms = (rest for form, rest in _rows("advice").items() if lazy_pattern(form).fullmatch(f"{place}:{caller}"))
+    advice, _, package = next(forms, "").partition(" ")
+    package = package or package_of(module)
+    advice = advice or ("compare" if package else "other" if name else "")
+    return {"advice": advice, "place": place, **({"package": package} if package else {})}
 
 
 def _required(required: str, module: str) -> str:
@@ -79,18 +66,6 @@ def _required(required: str, module: str) -> str:
     requirement = _REQUIREMENT.fullmatch(required) or _REQUIREMENT.fullmatch(f"{module}>={required}")
     package = package_of(requirement["name"]) if requirement is not None else ""
     return f'"{package}{requirement["limits"]}"' if requirement is not None and package else ""
-
-
-def _newer_or_older(module: str, name: str) -> Facts:
-    package = "diffusers" if _DIFFUSERS_CLASS.search(module) else module.split(".", maxsplit=1)[0]
-    if package in _UPGRADED or (package == "transformers" and not name):
-        return {"advice": "newer", "package": package}
-    if package == "torch" and module.rpartition(".")[2] in _REMOVED_FROM_TORCH:
-        return {"advice": "removed from torch"}
-    if package == "transformers" or module == "megatron.bridge":
-        return {"advice": "older transformers" if package == "transformers" else "megatron bridge"}
-    distribution = package_of(module)
-    return {"advice": "compare", "package": distribution} if distribution else {"advice": "other" if name else ""}
 
 
 def torch_part(values: Values, _: str) -> Facts:
