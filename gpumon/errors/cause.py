@@ -277,6 +277,8 @@ def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFa
         kind = link.raised.link
         is_direct = _is_fatal(link) and (root.is_echo or (not _is_fatal(root) and _is_probe(root)))
         is_direct |= root.is_report and not link.is_report
+        is_same = root.match is not None and link.match is not None and link.match.error is root.match.error
+        is_direct |= is_same and has_sign("instruction", link.raised.message)
         is_better = is_direct if kind is Link.DIRECT else kind is Link.DURING and _says_more(link, root)
         root = link if is_better or kind is Link.INNER else root
     return root

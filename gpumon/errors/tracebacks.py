@@ -75,10 +75,12 @@ def exceptions(block: LogBlock, notices: Iterable[int] = ()) -> list[Raised]:
     bare = [(_row_of(match, starts), match) for match in _ends_of(_BARE.finditer(text))]
     mixed: set[int] = set()
     open_header: int | None = None
-    for header in dict.fromkeys(_row_of(match, starts) for match in _ends_of(re.finditer(re.escape(TRACEBACK), text))):
+    headers = list(dict.fromkeys(_row_of(match, starts) for match in _ends_of(re.finditer(re.escape(TRACEBACK), text))))
+    for header in headers:
         item = _below_traceback(rows, header, below[-1] if below else None)
         if item is not None and open_header is not None and _is_within(rows, open_header, header):
-            others = {row: end["name"] for row, end in bare if item.row < row <= item.row + _MAX_STACK_LINES}
+            stop = next((row for row in headers if row > item.row), item.row + _MAX_STACK_LINES)
+            others = {row: end["name"] for row, end in bare if item.row < row < stop}
             mixed |= others.keys()
             is_mixed = any(name != item.name for name in others.values())
             item = item._replace(frame=None, raising=None, package="") if is_mixed else item
