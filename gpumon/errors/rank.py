@@ -15,18 +15,8 @@ from gpumon.errors.facts.platforms import NOTEBOOK, WINDOWS, for_notebook, for_w
 from gpumon.errors.load import filled
 from gpumon.errors.programs import named_program
 
-PLACES: Final = (
-    "signs",
-    "program",
-    "platform",
-    "operands",
-    "at",
-    "code_line",
-    "operand",
-    "raiser",
-    "installed",
-    "framed",
-)
+_PUBLIC: Final = ("signs", "program", "platform", "operands")
+PLACES: Final = (*_PUBLIC, "at", "code_line", "operand", "raiser", "installed", "said")
 """Values that say where the error stands, and are no part of its message."""
 _NO_VALUES: Final[Values] = MappingProxyType({})
 
