@@ -161,7 +161,6 @@ def _sentence(name: str, findings: OomFindings) -> str:
         "rescues": times_text(findings.rescues),
         "reason": memory_sentence(findings.reason, message),
         "seconds": f"{trend.seconds:.0f}",
-        "rate": trend.bytes_per_minute,
         "loading": ", or it was still loading a model that is too big" if trend.only_rises else "",
     }
     return memory_sentence(name, message, **known)

@@ -125,7 +125,8 @@ def listed(values: Values, _: str) -> Mapping[str, str]:
         return {"listed": "wrong name"}
     requested, first = _numbers(version), _numbers(oldest)
     last = _numbers(newest) or requested  # a list that is too long to match has no newest version
-    python = _python_for(requested) if package == "torch" else _PYTHON
+    of_torch = requested if package == "torch" else None
+    python = next((python for before, python in _PYTHONS if of_torch is not None and of_torch < before), _PYTHON)
     build = _BUILD.search(version)
     if build is not None and package.startswith("torch") and _BUILD.search(oldest) is None:
         is_old = first is not None and requested is not None and requested < first
@@ -143,7 +144,3 @@ def listed(values: Values, _: str) -> Mapping[str, str]:
 def _numbers(version: str) -> tuple[int, ...] | None:
     match = _LEADING_NUMBERS.match(version)
     return None if match is None else tuple(int(part or 0) for part in match.groups())
-
-
-def _python_for(version: tuple[int, ...] | None) -> str:
-    return next((python for before, python in _PYTHONS if version is not None and version < before), _PYTHON)
