@@ -66,6 +66,8 @@ def answer_of(reading: LogReading, cause: Cause | None, name: str) -> LogAnswer:
     name = short_path(root.source) if root.source else name
     name = name if len(name) <= _MAX_NAME else f"…{name[1 - _MAX_NAME :]}"
     steps = _steps(root, [notice for notice in cause.ignored if notice.line >= reading.runs[-1].first_line])
+    if said := _said_by_links(cause):
+        steps.insert(0, Advice(f"The log says: {said}"))
     compared = comparison(reading.works, reading.ranks) if cause.is_echo else None
     if compared is not None:
         text = f"Find what {compared.ranks} did instead: read its lines, or its stack while it hangs."
@@ -188,6 +190,13 @@ def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
     first = match.fixes[0] if match.fixes else None
     is_chosen = first is not None and (bool(first.when) or first not in match.error.fixes)  # for just this message
     return fixes[:1] + quoted + fixes[1:] if is_chosen else quoted + fixes
+
+
+def _said_by_links(cause: Cause) -> str:
+    """What an exception that was raised from one without an entry says to do, such as which package to install."""
+    root, others = cause.root, [link for link in cause.chain if link.is_linked and link is not cause.root]
+    is_open = root.match is None and root.is_raised and not own_words(root.raised.message)
+    return next(filter(None, (own_words(link.raised.message) for link in others)), "") if is_open else ""
 
 
 def _hints(root: LogFailure, ignored: Sequence[Notice]) -> Iterator[tuple[bool, Advice]]:
