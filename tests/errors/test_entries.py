@@ -426,7 +426,9 @@ def test_every_generated_sample_is_recognized(error: KnownError) -> None:
 
 
 def finder_of(error: KnownError) -> ErrorFinder:
-    return ErrorFinder(ErrorCatalogue([error], index_document([error], {error.id: ""}, {})))
+    catalogue = ErrorCatalogue()
+    catalogue.read, catalogue.index = {error.id: error}, index_document([error], {error.id: ""}, {})
+    return ErrorFinder(catalogue)
 
 
 def error_with(wording: Wording) -> KnownError:
