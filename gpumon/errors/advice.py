@@ -16,6 +16,7 @@ from gpumon.errors.reading import LogFailure, Notice
 from gpumon.errors.signs import has_sign
 
 _SENTENCE: Final = lazy_pattern(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
+_REST: Final = lazy_pattern(r"[\"'], ['\"]\w+['\"]: .*$")
 _MAX_QUOTE: Final = 240
 _ROW: Final = lazy_pattern(
     r"(?P<name>\S+)(?: @ (?P<file>\S+))?(?: ~ (?P<code>.+?))?(?: / (?P<message>.+?))? => (?P<advice>.+)"
@@ -43,7 +44,7 @@ def own_words(message: str) -> str:
     """What a message itself says about what to do; empty if it says nothing, or only how to debug."""
     instructions: list[str] = []
     for sentence in _SENTENCE.split(message):
-        text = " ".join(sentence.split())
+        text = _REST.sub("", " ".join(sentence.split()))
         is_other = (text.endswith(("?", ":")) and "mean" not in text) or text.startswith("(") or len(text) > _MAX_QUOTE
         if not is_other and has_sign("instruction", text) and not has_sign("boilerplate", text):
             instructions.append(text)

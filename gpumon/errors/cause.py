@@ -158,12 +158,12 @@ def _identified(failure: LogFailure) -> Iterator[Match]:
     places = {"package", "model-code"} if package == MODEL_CODE else {"package" if package else "own-code"}
     for error in map(ERRORS.__getitem__, ERRORS.index["raised"]):
         for wording in error.wordings:
-            match = lazy_pattern(wording.regex, re.MULTILINE).match(text) if wording.raised_in in places else None
-            if match is not None:
-                named = {"raised_by": package, **match.groupdict()}
+            said = lazy_pattern(wording.regex, re.MULTILINE).match(text) if wording.raised_in in places else None
+            if said is not None:
+                named = {"raised_by": package, **said.groupdict()}
                 known = {name: value for name, value in named.items() if value}
-                found = Match(error, failure.line, message, failure.rank, timestamp=failure.timestamp, values=known)
-                yield found if found.rank is None else replace(found, ranks=(found.rank,))
+                match = Match(error, failure.line, message, failure.rank, timestamp=failure.timestamp, values=known)
+                yield match if match.rank is None else replace(match, ranks=(match.rank,))
                 return
 
 

@@ -148,9 +148,6 @@ class OpenFailures:
             return
         unbuffered = _OF_WARNING if has_sign("python warning", line) else signs.is_information(line)
         self.output.update(lines=1, characters=len(line), unbuffered=unbuffered)
-        is_much = self.output["characters"] - len(line) <= _BUFFERED_BY_RANKS < self.output["characters"]
-        if is_much and self.is_going_on():
-            self.survive(bool)
 
     def ordinary(self, line: str, rank: int | None) -> None:
         """Counts a line that is neither progress nor a failure; one of a logger counts several times."""
