@@ -1,6 +1,6 @@
 """The short answer: how the run ended, where, one thing to do, why, and what was ignored."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,7 +65,7 @@ def answer_of(reading: LogReading, cause: Cause | None, name: str) -> LogAnswer:
     root = cause.root
     name = short_path(root.source) if root.source else name
     name = name if len(name) <= _MAX_NAME else f"…{name[1 - _MAX_NAME :]}"
-    steps = _steps(root, [notice for notice in cause.ignored if notice.line >= reading.runs[-1].first_line])
+    steps = _steps(cause, [notice for notice in cause.ignored if notice.line >= reading.runs[-1].first_line])
     compared = comparison(reading.works, reading.ranks) if cause.is_echo else None
     if compared is not None:
         text = f"Find what {compared.ranks} did instead: read its lines, or its stack while it hangs."
@@ -173,13 +173,17 @@ def _place(failure: LogFailure) -> str:
     return f"{short_path(frame.file)}:{frame.line}{function}" + (f"     {frame.code}" if frame.code else "")
 
 
-def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
+def _steps(cause: Cause, ignored: Sequence[Notice]) -> list[Advice]:
     """What to do, best first; the notices are those of the last run."""
-    match = root.match
-    quote = own_words(root.raised.message if root.is_raised else root.text)
+    root, match = cause.root, cause.root.match
+    said, last = (item.raised.message if item.is_raised else item.text for item in (root, cause.end))
+    quote = own_words(said)
     quoted = [Advice(f"The log says: {quote}")] if quote else []
     if match is None:
-        steps, hints = steps_without_entry(root, ignored, quoted), list(_hints(root, ignored))
+        steps, hints = steps_without_entry(root, ignored, quoted), _hints(root, ignored)
+        asked = signs.sign("asks to install").pattern.search(f"{last}\n{said}") if root.is_raised else None
+        if asked is not None:
+            steps.insert(0, Advice(f"Install {asked[1]}, as the log says.", f"python -m pip install -U '{asked[1]}'"))
         named = [hint for is_named, hint in hints if is_named]
         return [*named, *steps, *(hint for is_named, hint in hints if not is_named)]
     fixes = _advice(match.fixes)
@@ -190,14 +194,14 @@ def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
     return fixes[:1] + quoted + fixes[1:] if is_chosen else quoted + fixes
 
 
-def _hints(root: LogFailure, ignored: Sequence[Notice]) -> Iterator[tuple[bool, Advice]]:
+def _hints(root: LogFailure, ignored: Sequence[Notice]) -> Sequence[tuple[bool, Advice]]:
     """The last warning that an entry has and that may be the reason of an error that has none; is a name in both?"""
     for notice in reversed(ignored):
         if notice.match is not None and notice.match.fixes and may_lead_to(notice.match, root):
             fix = notice.match.fixes[0]
             text = f"Line {notice.line:,} may be the reason ({notice.title}): {fix.text}"
-            yield shares_name(notice.match, root), Advice(text, fix.code)
-            return
+            return [(shares_name(notice.match, root), Advice(text, fix.code))]
+    return []
 
 
 def _because(root: LogFailure, reading: LogReading) -> str:

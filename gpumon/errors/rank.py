@@ -15,7 +15,7 @@ from gpumon.errors.facts.platforms import NOTEBOOK, WINDOWS, for_notebook, for_w
 from gpumon.errors.load import filled
 from gpumon.errors.programs import named_program
 
-PLACES: Final = ("signs", "program", "platform", "at", "operands", "operand", "raiser", "installed", "framed")
+PLACES: Final = ("signs", "program", "platform", "at", "coded", "operands", "operand", "raiser", "installed", "framed")
 """Values that say where the error stands, and are no part of its message."""
 _NO_VALUES: Final[Values] = MappingProxyType({})
 
