@@ -117,6 +117,7 @@ class Child:
                 self._process.send_signal(number)
                 if self._exits_within(_SIGNAL_TIMEOUT_SECONDS):
                     return
+            threading.Thread(target=self._process.wait, name="gpumon-reap", daemon=True).start()  # no zombie stays
 
     def close(self) -> None:
         """Close the pipes of a child that has been ended, in the thread that reads them."""

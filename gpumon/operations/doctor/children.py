@@ -98,8 +98,10 @@ class Children:
     def _end(self, child: subprocess.Popen[bytes]) -> None:
         """Kills a child and all processes that it started. A child blocked in a driver call is not waited for."""
         _kill(child)
-        with suppress(subprocess.TimeoutExpired):
+        try:
             child.wait(_REAP_SECONDS)
+        except subprocess.TimeoutExpired:
+            threading.Thread(target=child.wait, name="gpumon-reap", daemon=True).start()  # no zombie stays
         with self._lock:
             self._running.discard(child)
         if child.stderr is not None:
