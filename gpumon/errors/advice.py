@@ -16,6 +16,7 @@ from gpumon.errors.reading import LogFailure, Notice
 from gpumon.errors.signs import has_sign
 
 _SENTENCE: Final = lazy_pattern(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
+_REST: Final = lazy_pattern(r"[\"'], ['\"]\w+['\"]: .*$")
 _MAX_QUOTE: Final = 240
 _ROW: Final = lazy_pattern(
     r"(?P<name>\S+)(?: @ (?P<file>\S+))?(?: ~ (?P<code>.+?))?(?: / (?P<message>.+?))? => (?P<advice>.+)"
@@ -41,7 +42,7 @@ class Advice:
 
 def own_words(message: str) -> str:
     """What a message itself says about what to do; empty if it says nothing, or only how to debug."""
-    texts = (" ".join(sentence.split()) for sentence in _SENTENCE.split(message))
+    texts = (_REST.sub("", " ".join(sentence.split())) for sentence in _SENTENCE.split(message))
     instructions = [text for text in texts if has_sign("instruction", text) and not has_sign("boilerplate", text)]
     return min(instructions, key=lambda text: text.startswith("If "), default="")  # what holds in any case, first
 

@@ -65,7 +65,8 @@ def answer_of(reading: LogReading, cause: Cause | None, name: str) -> LogAnswer:
     root = cause.root
     name = short_path(root.source) if root.source else name
     name = name if len(name) <= _MAX_NAME else f"…{name[1 - _MAX_NAME :]}"
-    steps = _steps(cause, [notice for notice in cause.ignored if notice.line >= reading.runs[-1].first_line])
+    steps = _steps(root, [notice for notice in cause.ignored if notice.line >= reading.runs[-1].first_line])
+    steps[:0] = _quoted(_said_by_links(cause))
     compared = comparison(reading.works, reading.ranks) if cause.is_echo else None
     if compared is not None:
         text = f"Find what {compared.ranks} did instead: read its lines, or its stack while it hangs."
@@ -173,17 +174,11 @@ def _place(failure: LogFailure) -> str:
     return f"{short_path(frame.file)}:{frame.line}{function}" + (f"     {frame.code}" if frame.code else "")
 
 
-def _steps(cause: Cause, ignored: Sequence[Notice]) -> list[Advice]:
+def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
     """What to do, best first; the notices are those of the last run."""
-    root, match = cause.root, cause.root.match
-    said, last = (item.raised.message if item.is_raised else item.text for item in (root, cause.end))
-    quote = own_words(said)
-    quoted = [Advice(f"The log says: {quote}")] if quote else []
+    match, quoted = root.match, _quoted(own_words(root.raised.message if root.is_raised else root.text))
     if match is None:
         steps, hints = steps_without_entry(root, ignored, quoted), _hints(root, ignored)
-        asked = signs.sign("asks to install").pattern.search(f"{last}\n{said}") if root.is_raised else None
-        if asked is not None:
-            steps.insert(0, Advice(f"Install {asked[1]}, as the log says.", f"python -m pip install -U '{asked[1]}'"))
         named = [hint for is_named, hint in hints if is_named]
         return [*named, *steps, *(hint for is_named, hint in hints if not is_named)]
     fixes = _advice(match.fixes)
@@ -192,6 +187,19 @@ def _steps(cause: Cause, ignored: Sequence[Notice]) -> list[Advice]:
     first = match.fixes[0] if match.fixes else None
     is_chosen = first is not None and (bool(first.when) or first not in match.error.fixes)  # for just this message
     return fixes[:1] + quoted + fixes[1:] if is_chosen else quoted + fixes
+
+
+def _quoted(said: str) -> list[Advice]:
+    """What the log says to do, with the package to install if it names one."""
+    asked = signs.sign("asks to install").search(said)
+    return [Advice(f"The log says: {said}", f"python -m pip install -U '{asked[1]}'" if asked else "")] if said else []
+
+
+def _said_by_links(cause: Cause) -> str:
+    """What an exception that was raised from one without an entry says to do, such as which package to install."""
+    root, others = cause.root, [link for link in cause.chain if link.is_linked and link is not cause.root]
+    is_open = root.match is None and root.is_raised and not own_words(root.raised.message)
+    return next(filter(None, (own_words(link.raised.message) for link in others)), "") if is_open else ""
 
 
 def _hints(root: LogFailure, ignored: Sequence[Notice]) -> Sequence[tuple[bool, Advice]]:

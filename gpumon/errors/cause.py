@@ -159,12 +159,12 @@ def _identified(failure: LogFailure) -> Iterator[Match]:
     places = {"package", "model-code"} if package == MODEL_CODE else {"package" if package else "own-code"}
     for error in map(ERRORS.__getitem__, ERRORS.index["raised"]):
         for wording in error.wordings:
-            match = lazy_pattern(wording.regex, re.MULTILINE).match(text) if wording.raised_in in places else None
-            if match is not None:
-                named = {"raised_by": package, **match.groupdict()}
+            said = lazy_pattern(wording.regex, re.MULTILINE).match(text) if wording.raised_in in places else None
+            if said is not None:
+                named = {"raised_by": package, **said.groupdict()}
                 known = {name: value for name, value in named.items() if value}
-                found = Match(error, failure.line, message, failure.rank, timestamp=failure.timestamp, values=known)
-                yield found if found.rank is None else replace(found, ranks=(found.rank,))
+                match = Match(error, failure.line, message, failure.rank, timestamp=failure.timestamp, values=known)
+                yield match if match.rank is None else replace(match, ranks=(match.rank,))
                 return
 
 
@@ -277,6 +277,8 @@ def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFa
         kind = link.raised.link
         is_direct = _is_fatal(link) and (root.is_echo or (not _is_fatal(root) and _is_probe(root)))
         is_direct |= root.is_report and not link.is_report
+        is_same = root.match is not None and link.match is not None and link.match.error is root.match.error
+        is_direct |= is_same and has_sign("instruction", link.raised.message)
         is_better = is_direct if kind is Link.DIRECT else kind is Link.DURING and _says_more(link, root)
         root = link if is_better or kind is Link.INNER else root
     return root

@@ -63,15 +63,11 @@ _TOKEN: Final = lazy_pattern(r'\s*("(?:[^"\\]|\\.)*"|[(),]|\{\w+\}|[^\s(),"]+|")
 _JOINTS: Final = frozenset({"", "and", "or", ")", ","})
 
 
-class ConditionError(ValueError):
-    """A condition that cannot be read."""
-
-
 class FixCondition:
     """A condition; called with a case, it says whether it holds.
 
     Raises:
-        ConditionError: The text is not a condition.
+        ValueError: The text is not a condition.
     """
 
     def __init__(self, text: str) -> None:
@@ -87,8 +83,8 @@ class FixCondition:
         """Whether it holds."""
         return self._test(case)
 
-    def _error(self, why: str, word: str) -> ConditionError:
-        return ConditionError(f"{why}: {word!r} in {self._text!r}")
+    def _error(self, why: str, word: str) -> ValueError:
+        return ValueError(f"{why}: {word!r} in {self._text!r}")
 
     def _next(self) -> str:
         return self._tokens[-1] if self._tokens else ""

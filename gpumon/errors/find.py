@@ -189,10 +189,10 @@ class ErrorFinder:
     def _line_result(self, needles: Sequence[bytes], text: str, complete: str, exhausted: set[bytes]) -> _LineResult:
         """The errors in a line, which is given without and with prefixes."""
         used = _longest(needles)
-        line, whole = cased(text), cased(complete)
+        shown = [cased(text)] if text == complete else [cased(text), cased(complete)]
         matches: list[LineMatch] = []
         for pattern in chain.from_iterable(map(self._patterns_of, used)):
-            first = next(((match, some) for some in (line, whole) if (match := pattern.search(some)) is not None), None)
+            first = next(((match, some) for some in shown if (match := pattern.search(some)) is not None), None)
             if first is not None:
                 matches.append(LineMatch(pattern, first[0], first[1].written))
         matched = {match.candidate.letters for match in matches}

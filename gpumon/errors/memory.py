@@ -27,7 +27,8 @@ _SCATTERED_SHARE: Final = 0.05
 """Less unused memory than this share of the GPU is not the cause: the next step would not fit even if it were free."""
 _HUGE_SHARE: Final = 0.25
 """A single request for more than this share of the GPU is one tensor that may be avoided."""
-_UNKNOWN_TOTAL: Final = 1 << 60
+_NO_LIMIT: Final = 1 << 60
+"""More than any GPU has. The cudaMallocAsync backend prints 16384 PiB, the largest 64-bit number, without a limit."""
 _LIMITED_SHARE: Final = 0.9
 """A process that may use more than this share of the GPU fills it: raising its limit gains nothing."""
 _OTHERS_SHARE: Final = 0.05
@@ -62,8 +63,6 @@ def _wordings() -> Sequence[tuple[str, re.Pattern[str]]]:
     return [(name, _pattern(wording)) for name, wording in _texts("message")]
 
 
-_NO_LIMIT: Final = 1 << 60
-"""The cudaMallocAsync backend prints 16384 PiB, the largest 64-bit number, if no limit is set."""
 _OTHER: Final = _pattern(r"Process (\d+) has SIZE memory in use")
 _JSON_NAMES: Final = {"foreign": "other_processes", "unallocated": "reserved_unallocated"}
 SIZES: Final = ("asked", "total", "free", "foreign", "own", "allowed", "allocated", "private_pools", "unallocated")
@@ -186,21 +185,8 @@ class MemoryCause(str, Enum):
 
 def memory_cause(message: MemoryMessage, *, is_first_step: bool = False) -> MemoryCause:
     """Why the allocation failed; unknown if the message was cut off before its sizes, or if they match no cause."""
-    cause = _cause_of(message)
-    return MemoryCause.TOO_BIG if is_first_step and cause is MemoryCause.LEAK else cause
-
-
-def is_first_step(lines: Iterable[str]) -> bool:
-    """Whether all progress bars in the lines around an error are at 0, except those of loading, in the first epoch."""
-    texts = list(lines)
-    bars = [(text[: match.start()], int(match["done"])) for text in texts for match in _PROGRESS.finditer(text)]
-    counts = [done for label, done in bars if not has_sign("preparation", label)]
-    return bool(counts) and not any(counts) and not any(has_sign("later epoch", text) for text in texts)
-
-
-def _cause_of(message: MemoryMessage) -> MemoryCause:
     total, free = message.total, message.free
-    limit = min(_LIMITED_SHARE * (total or _UNKNOWN_TOTAL), message.held + message.asked)
+    limit = min(_LIMITED_SHARE * (total or _NO_LIMIT), message.held + message.asked)
     if message.allowed is not None and message.allowed < limit:
         return MemoryCause.CAP
     if total is None or free is None or message.held > total:
@@ -215,7 +201,16 @@ def _cause_of(message: MemoryMessage) -> MemoryCause:
     if message.asked >= _LARGE_SHARE * total and message.allocated is not None:
         is_explained = (message.unexplained or 0) < max(_OTHERS_BYTES, message.asked - free)
         return MemoryCause.TOO_BIG if is_explained else MemoryCause.UNKNOWN
-    return MemoryCause.LEAK if (message.allocated or 0) >= total / 2 else MemoryCause.UNKNOWN
+    full = MemoryCause.TOO_BIG if is_first_step else MemoryCause.LEAK
+    return full if (message.allocated or 0) >= total / 2 else MemoryCause.UNKNOWN
+
+
+def is_first_step(lines: Iterable[str]) -> bool:
+    """Whether all progress bars in the lines around an error are at 0, except those of loading, in the first epoch."""
+    texts = list(lines)
+    bars = [(text[: match.start()], int(match["done"])) for text in texts for match in _PROGRESS.finditer(text)]
+    counts = [done for label, done in bars if not has_sign("preparation", label)]
+    return bool(counts) and not any(counts) and not any(has_sign("later epoch", text) for text in texts)
 
 
 def value_rows(message: MemoryMessage, **more: int | None) -> Iterator[tuple[str, str]]:
@@ -247,7 +242,7 @@ def cause_sentence(cause: MemoryCause, message: MemoryMessage) -> str:
 
 
 def _too_big_sentence(message: MemoryMessage) -> str:
-    if _cause_of(message) is MemoryCause.LEAK:
+    if memory_cause(message) is MemoryCause.LEAK:
         return memory_sentence("too_big first_step", message)
     free, foreign, unused = message.free or 0, message.foreign or 0, message.unallocated or 0
     if message.total is not None and message.held > message.total:
@@ -261,4 +256,4 @@ def _too_big_sentence(message: MemoryMessage) -> str:
 
 def is_one_tensor(message: MemoryMessage | None) -> bool:
     """Whether the request is so large that it is one tensor, which may be avoided."""
-    return message is not None and message.asked >= _HUGE_SHARE * (message.total or _UNKNOWN_TOTAL)
+    return message is not None and message.asked >= _HUGE_SHARE * (message.total or _NO_LIMIT)

@@ -18,7 +18,6 @@ from gpumon.errors.rank import PLACES, case_of, fixes_of
 from gpumon.errors.reading import LogFailure, NumberedLine
 from gpumon.errors.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
 
-_CONTEXTS: Final = dict(row.split(" | ", 1) for row in table("gpumon.errors", "contexts"))
 FIXES: Final = "How to fix it, best first"
 NEXT_STEPS: Final = "What to do next"
 """Headings of the sections whose items are things to do."""
@@ -108,7 +107,7 @@ def _table(heading: str, rows: Iterable[tuple[str, object]], *above: TextBlock) 
 
 def _remedies(error: KnownError, fixes: Sequence[Fix], context: ContextState) -> Iterator[Section]:
     yield Section(FIXES, tuple(fix_blocks(fixes)))
-    yield Section("Continue or restart", (paragraph(_CONTEXTS[context.value]),))
+    yield Section("Continue or restart", (paragraph(shared_texts("context")[context.value]),))
     if error.empty_cache not in shared_texts("cache").values():  # those of errors that are not about memory
         yield Section("Effect of torch.cuda.empty_cache()", (paragraph(error.empty_cache),))
     if error.see_more:
@@ -134,9 +133,7 @@ def _unknown_sections(explanation: Explanation) -> Iterator[Section]:
         why = "The log also contains no other error: no traceback, no crash, and no line of the level ERROR."
         why = why if explanation.last_lines else "The log is empty."
         yield Section(f"No known error in {counted(explanation.lines, 'line')}", (paragraph(why),))
-        if explanation.last_lines:
-            yield Section("Its last lines", tuple(_quotes(explanation.last_lines)))
-        steps = shared_fixes("unknown-no-error")
+        heading, lines, steps = "Its last lines", explanation.last_lines, shared_fixes("unknown-no-error")
         request = "If the log contains an error that gpumon does not recognize, open an issue, and attach:"
     else:
         place = [paragraph(_position_text(error.line, error.rank, error.timestamp))]
@@ -145,9 +142,10 @@ def _unknown_sections(explanation: Explanation) -> Iterator[Section]:
             place += [TextBlock(BlockKind.CODE, error.frame.code)] if error.frame.code else []
         kind, quote = paragraph(KIND_SENTENCES[kind_of(error)]), TextBlock(BlockKind.QUOTE, error.first_text)
         yield Section(f"{error.name}: not a known error", (quote, *place, kind))
-        yield Section("Lines around it", tuple(_quotes(error.around)))
-        steps = shared_fixes(f"unknown-{kind_of(error)}")
+        heading, lines, steps = "Lines around it", error.around, shared_fixes(f"unknown-{kind_of(error)}")
         request = "To have this error added to gpumon, open an issue. A report to any project needs:"
+    if lines:  # no line is shown around the first error of a build, which stands in another place
+        yield Section(heading, tuple(_quotes(lines)))
     yield Section(NEXT_STEPS, tuple(fix_blocks(steps)))
     yield Section("What to attach to a report", (paragraph(request), *fix_blocks(shared_fixes("unknown-attachments"))))
 
@@ -164,8 +162,7 @@ def _frame_text(frame: TracebackFrame) -> str:
     return f"{code}: {frame.file}, line {frame.line}{function}."
 
 
-def _quotes(lines: Iterable[NumberedLine]) -> Iterator[TextBlock]:
-    lines = list(lines)
+def _quotes(lines: Sequence[NumberedLine]) -> Iterator[TextBlock]:
     width = len(str(lines[-1].number))
     for line in lines:
         yield TextBlock(BlockKind.QUOTE, f"{line.number:>{width}}  {line.text}")

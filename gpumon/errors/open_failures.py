@@ -107,6 +107,8 @@ class OpenFailures:
     def __init__(self, ranks: AbstractSet[int]) -> None:
         self.items: list[OpenFailure] = []
         self.survived: list[Notice] = []
+        self.last_uncaught: LogFailure | None = None
+        """The last exception of this run that looked like the end of a process, but that others survived."""
         self.entries: set[object] = set()
         """The outermost lines of the exceptions that any run survived."""
         self.counts: Counter[tuple[object, ...]] = Counter()
@@ -146,9 +148,6 @@ class OpenFailures:
             return
         unbuffered = _OF_WARNING if has_sign("python warning", line) else signs.is_information(line)
         self.output.update(lines=1, characters=len(line), unbuffered=unbuffered)
-        is_much = self.output["characters"] - len(line) <= _BUFFERED_BY_RANKS < self.output["characters"]
-        if is_much and self.is_going_on():
-            self.survive(bool)
 
     def ordinary(self, line: str, rank: int | None) -> None:
         """Counts a line that is neither progress nor a failure; one of a logger counts several times."""
@@ -199,6 +198,8 @@ class OpenFailures:
 
     def keep(self, failure: LogFailure) -> None:
         """Keeps a failure that was survived as a notice."""
+        if failure.raised.is_uncaught and failure.raised.is_of_script and not failure.is_report:
+            self.last_uncaught = failure
         if len(self.survived) < _MAX_SURVIVED:
             self.entries.add(failure.raised.entry)
             title = failure.match.error.title if failure.match else failure.first_text
@@ -208,3 +209,4 @@ class OpenFailures:
         """Closes all of them, because another run starts."""
         self.survive(bool)
         self.counts.clear()
+        self.last_uncaught = None

@@ -109,8 +109,6 @@ CELL: Final = lazy_pattern(r"File \S{1,300}:\d|Cell In|-{2,}> \d|\S{1,200}(?:\.p
 _ARROW: Final = lazy_pattern(r"-{2,}> (\d{1,7}) (.*)")
 _LINES_TO_ARROW: Final = 12
 _PACKAGE: Final = lazy_pattern(r"(?:(?:site|dist)-packages|modules(?=[\\/]transformers_modules))[\\/](\w{1,80})[\\/.]")
-_PASSES_ON: Final = frozenset({"", "torch"})
-"""Packages that pass on what they are called with; the empty name is Python's own library."""
 _FORWARDS: Final = lazy_pattern(r"\(\*\w+, \*\*\w+\)")
 """A call with just what a function was called with, such as that of a wrapper."""
 DIRECT: Final = "The above exception was the direct cause"
@@ -190,11 +188,11 @@ def frame_at(stripped: str, rows: RankLines, row: int, base: int) -> TracebackFr
 
 
 def raising_package(frames: Sequence[TracebackFrame]) -> str:
-    """The package of the innermost frame outside PyTorch and Python that asks for something by itself."""
+    """The package of the innermost frame outside PyTorch and Python, whose name is empty, that asks by itself."""
     for frame in reversed(frames):
         match = _PACKAGE.search(frame.file)
         package = "" if match is None else match[1]
-        is_passed_on = package in _PASSES_ON or frame.function.startswith("__getattr") or _FORWARDS.search(frame.code)
+        is_passed_on = package in {"", "torch"} or "__getattr" in frame.function or _FORWARDS.search(frame.code)
         if frame.is_own or not is_passed_on:
             return package
     return ""

@@ -5,6 +5,7 @@ Progress, information of loggers and other lines behind a failure show whether i
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 from gpumon.errors import signs
@@ -22,6 +23,8 @@ NO_DIGITS: Final = str.maketrans("", "", "0123456789")
 _MAX_RUNS: Final = 256
 _MAX_BEHIND_STOP: Final = 100
 """Lines behind an interruption from the keyboard from which on an exception is of another start."""
+_MAX_TO_NEXT_STEP: Final = 8
+"""Lines between a step of a script that failed and the next one, which fails as it needs the result of that one."""
 _MAX_ECHOED: Final = 64
 """Times that the same error of the same rank is read while it is open; after that, it is only counted."""
 _MIN_PROGRESS: Final = 3
@@ -81,6 +84,11 @@ class RunReader:
             self._open.survive(bool)
         self._split()
         reading.open = [item.failure for item in self._open.items] or last_words()
+        ended = self._open.last_uncaught
+        is_told = any(item.is_report or item.ended is not None for item in reading.open)
+        if ended is not None and is_told and all(map(_tells_of_exception, reading.open)):
+            reading.open.insert(0, ended)  # the other ranks went on, until the launcher ended them
+            self._open.survived = [notice for notice in self._open.survived if notice.line != ended.line]
         reading.runs.append(Run(self._start, reading.lines, reading.open[-1] if reading.open else None))
         return self._open.survived
 
@@ -90,7 +98,9 @@ class RunReader:
         if self._reading.ranks or any(item.is_report or item.is_echo or item.ended is not None for item in failures):
             return
         ends = [item for item in self._open.items if item.is_uncaught and item.failure.raised.is_of_script]
-        for end in [item for item in ends[1:] if not item.failure.is_linked]:
+        for previous, end in [pair for pair in pairwise(ends) if not pair[1].failure.is_linked]:
+            if _is_next_step(end.failure, previous.failure):
+                continue
             start = self._open.items.index(end)
             self._open.items, later = self._open.items[:start], self._open.items[start:]
             self._restart(end.failure.first_line)
@@ -223,6 +233,20 @@ class RunReader:
         self._start = number
         self._reading.first_failed_rank = None
         self._reading.works.clear()
+
+
+def _is_next_step(failure: LogFailure, earlier: LogFailure) -> bool:
+    """Whether another script of the same job failed at once, because the result of the earlier one is missing."""
+    one, other = failure.raised.entry, earlier.raised.entry
+    is_near = failure.first_line - earlier.line <= _MAX_TO_NEXT_STEP
+    is_missing = failure.raised.class_name in {"FileNotFoundError", "KeyError", "IndexError", "EmptyDataError"}
+    return is_near and is_missing and one is not None and other is not None and one.file != other.file
+
+
+def _tells_of_exception(failure: LogFailure) -> bool:
+    """Whether a failure only says that another process failed, which an exception of Python may have ended."""
+    is_told = failure.is_report or failure.is_echo or failure.kind in {FailureKind.ENDED, FailureKind.LOGGED}
+    return is_told and (failure.ended is None or failure.ended.code == 1)
 
 
 def _shape(text: str) -> str:

@@ -60,6 +60,8 @@ _POWERSHELL: Final = lazy_pattern(
     r"(?:.*\n){1,8}?.*: NativeCommandError.*\n(?:\s*\n)?"
 )
 """What PowerShell writes around the first line of the error output of a program, and within it."""
+_GLUED: Final = lazy_pattern(r"\n([ \t]*)([\w.]{1,100}Error)(?:: )?\2(?:: ){0,2}(?:(.+)\3|(.*?))(?:: )?(?=\r?\n)")
+"""The last line of the tracebacks of two processes that wrote it at once, piece by piece."""
 _CARET_ESCAPE: Final = lazy_pattern(r"\^\[\[[0-9;]{0,20}m")
 """A color as some viewers print it."""
 
@@ -74,6 +76,7 @@ _SUBSTITUTIONS: Final = (
     ("Exception Group Traceback", _GROUP_MARGIN, ""),
     ("^[[", _CARET_ESCAPE, ""),
     ("NativeCommandError", _POWERSHELL, _without_powershell),
+    ("Error", _GLUED, r"\n\1\2: \3\4"),
 )
 
 

@@ -102,7 +102,7 @@ def ended(line: str, text: str) -> Ended | None:
     """
     match = sign("crash").pattern.match(text)
     if match is not None:
-        return Ended(-_SIGNALS[match[1] or match[2]], is_reason=True)
+        return Ended(-_SIGNALS[match[match.lastindex or 0]], is_reason=True)
     match = sign("exit").search(line) or sign("exit").search(line[_MAX_LINE:][-_MAX_LINE:])  # behind a long command
     if match is None:
         return None

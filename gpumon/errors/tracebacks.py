@@ -39,7 +39,6 @@ _LINES_OF_PLACE: Final = 4
 _ANNOUNCED: Final = sign("announced").texts[0]
 _STOPPED: Final = "^C"
 """What a terminal shows where ctrl+c was pressed."""
-_UNITTEST: Final = ("ERROR: ", "FAIL: ")
 _MAX_FOREIGN_LINES: Final = 6
 """Lines of other streams that may stand between two lines of a traceback."""
 _MAX_EXCEPTIONS: Final = 512
@@ -57,7 +56,6 @@ _BARE: Final = lazy_pattern(
     rf"|(?:\*\* ?|- )?(?:\*\*)?Exception Message:(?:\*\*)? |{_ANNOUNCED} )",
     re.MULTILINE,
 )
-_WHAT: Final = lazy_pattern(r"\s*what\(\):\s*")
 _IN_FRAME: Final = ('File "', "│", "|", "^", "~", "[Previous line repeated", "...", "╭", "╰", "\u2771")
 _DIGITS: Final = str.maketrans("123456789", "000000000")
 _OF_SYNTAX: Final = frozenset({"SyntaxError", "IndentationError", "TabError"})
@@ -79,10 +77,12 @@ def exceptions(block: LogBlock, notices: Iterable[int] = ()) -> list[Raised]:
     bare = [(_row_of(match, starts), match) for match in _ends_of(_BARE.finditer(text))]
     mixed: set[int] = set()
     open_header: int | None = None
-    for header in dict.fromkeys(_row_of(match, starts) for match in _ends_of(re.finditer(re.escape(TRACEBACK), text))):
+    headers = list(dict.fromkeys(_row_of(match, starts) for match in _ends_of(re.finditer(re.escape(TRACEBACK), text))))
+    for header in headers:
         item = _below_traceback(rows, header, below[-1] if below else None)
         if item is not None and open_header is not None and _is_within(rows, open_header, header):
-            others = {row: end["name"] for row, end in bare if item.row < row <= item.row + _MAX_STACK_LINES}
+            stop = next((row for row in headers if row > item.row), item.row + _MAX_STACK_LINES)
+            others = {row: end["name"] for row, end in bare if item.row < row < stop}
             mixed |= others.keys()
             is_mixed = any(name != item.name for name in others.values())
             item = item._replace(frame=None, raising=None, package="") if is_mixed else item
@@ -228,7 +228,7 @@ def _raised(
         has_traceback=True,
         is_caught=is_caught,
         is_of_test=above.startswith("_____")
-        or (above.startswith("-----") and rows.texts[header - 2].startswith(_UNITTEST)),
+        or (above.startswith("-----") and rows.texts[header - 2].startswith(("ERROR: ", "FAIL: "))),
     )
 
 
@@ -278,7 +278,7 @@ def _bare_exceptions(
             message, last_end = "", row + 1
         name = match["name"] or match["fatal"] or match["cpp"] or ("terminate" if match["thrown"] else "Exception")
         if match["thrown"]:
-            message = _WHAT.sub("", message.lstrip())
+            message = message.lstrip().removeprefix("what():").lstrip()
         is_syntax = match["name"] in _OF_SYNTAX
         near = range(last_end, min(rows.of_rank(row).stop, last_end + _MAX_STACK_LINES))  # innermost frame first
         if not match["fatal"]:  # an error of syntax has its place above it

@@ -77,11 +77,7 @@ def test_without_own_code_the_innermost_frame_is_shown() -> None:
         ("terminate called after throwing an instance of 'c10::Error'\n  what():  of CUDA\n", "c10::Error", "cuda"),
         (TRACEBACK.replace("KeyError: 'labels'", "queue.Empty"), "queue.Empty", "python"),
         ("2026-11-20 12:00:01 ERROR trainer.py:88 the step has failed", "Error in the log", "program"),
-        pytest.param(
-            'time=2026-11-20T12:00:01Z level=ERROR msg="the step has failed"',
-            "Error in the log",
-            "program",
-        ),
+        ('time=2026-11-20T12:00:01Z level=ERROR msg="the step has failed"', "Error in the log", "program"),
     ],
 )  # fmt: skip
 def test_what_kind_of_thing_an_error_is(text: str, name: str, kind: str) -> None:
@@ -93,6 +89,11 @@ def test_what_kind_of_thing_an_error_is(text: str, name: str, kind: str) -> None
         "What to do next",
         "What to attach to a report",
     ]
+
+
+def test_no_lines_are_shown_around_the_first_error_of_a_build_which_stands_elsewhere() -> None:
+    lines = ["error[E0308]: mismatched types", *noise(50, 1), "error: could not compile `tokenizers`"]
+    assert headings("\n".join(lines))[1] == "What to do next"
 
 
 def test_the_stack_of_a_fatal_error_is_below_it() -> None:
@@ -140,8 +141,7 @@ def test_a_known_exception_is_not_unknown() -> None:
 
 
 def test_a_traceback_may_be_cut_off() -> None:
-    error = explain_text(TRACEBACK.rpartition("KeyError")[0]).unknown
-    assert error is not None
+    error = unknown(TRACEBACK.rpartition("KeyError")[0])
     assert error.name == "Traceback without its last line"
     assert error.frame is not None
     assert (error.frame.is_own, kind_of(error)) == (True, "program")

@@ -11,7 +11,6 @@ from gpumon.errors.signs import sign
 WINDOWS: Final = "Windows"
 NOTEBOOK: Final = "notebook"
 
-_VARIABLES: Final = lazy_pattern(r"(?P<variables>(?:[A-Z][A-Z0-9_]*=\S* )+)(?P<command>[a-z][^\n]*)")
 _ASSIGNMENT: Final = lazy_pattern(r"([A-Z][A-Z\d_]*)=(\"[^\"\n]*\"|'[^'\n]*'|\S*) ")
 _ASSIGNMENTS: Final = lazy_pattern(rf"(?P<names>(?:{_ASSIGNMENT.pattern})+)(?=[a-z])")
 
@@ -27,9 +26,9 @@ def platform_of(lines: Iterable[str]) -> str:
 
 def for_notebook(code: str) -> tuple[str, str]:
     """The code as cells of a notebook, and what else to do."""
-    match = _VARIABLES.fullmatch(code)
-    if match is not None and "train.py" in match["command"]:
-        settings = "\n".join(f"%env {variable}" for variable in match["variables"].split())
+    assignments = _ASSIGNMENTS.match(code)
+    if assignments is not None and "train.py" in code[assignments.end() :]:
+        settings = "\n".join(f"%env {variable}" for variable in assignments["names"].split())
         return settings, " Set it in the first cell, after a restart of the kernel."
     pip = code.removeprefix("python -m ")
     if pip.startswith("pip install"):

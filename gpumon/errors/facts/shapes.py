@@ -13,8 +13,6 @@ from gpumon.errors.lazy_pattern import lazy_pattern
 Facts = Mapping[str, int | str]
 
 _NUMBER: Final = lazy_pattern(r"-?\d+")
-_RGB: Final = 3
-_RGBA: Final = 4
 _IMAGE_DIMENSIONS: Final = 4
 _TEXT_ENCODERS: Final = {768, 1280, 2048, 2560, 2816, 3584, 4096, 7680, 12288, 15360}
 _POSITIONS: Final = {77: "CLIP", 448: "Whisper", 512: "BERT", 514: "RoBERTa", 1024: "GPT-2 and BART"}
@@ -105,8 +103,6 @@ def _two_sizes(match: re.Match[str]) -> Facts:
     smaller, larger = sorted((int(match["first"]), int(match["second"])))
     dimension = match["dimension"] or ""
     sizes = {"smaller": smaller, "larger": larger}
-    if (smaller, larger) == (_RGB, _RGBA):
-        return {"shapes": "three and four"}
     if dimension == "1" and smaller in _POSITIONS and larger % _FEATURES:
         return {"shapes": "positions", "model": _POSITIONS[smaller], **sizes}
     if dimension == "1" and smaller in _LENGTHS and larger % _FEATURES and int(match["first"]) == smaller:
@@ -118,19 +114,13 @@ def _concatenated(match: re.Match[str]) -> Facts:
     return {"shapes": "odd size" if abs(int(match["first"]) - int(match["second"])) == 1 else "concatenation"}
 
 
-def _hidden(match: re.Match[str]) -> Facts:
-    expected, given = _sizes(match["expected"]), _sizes(match["given"])
-    is_batch = len(expected) == len(given) == 3 and expected[::2] == given[::2]
-    return {"shapes": "hidden state", "layers": given[0], "features": given[2]} if is_batch else {}
-
-
 def _dimensions(match: re.Match[str]) -> Facts:
     return {"shapes": "too many" if len(_sizes(match["shape"])) > int(match["batched"]) else "too few"}
 
 
 _READERS: Final[Mapping[str, Callable[[re.Match[str]], Facts]]] = {
     reader.__name__[1:].replace("_", " "): reader
-    for reader in (_features, _channels, _loss_shapes, _rows, _view, _two_sizes, _concatenated, _hidden, _dimensions)
+    for reader in (_features, _channels, _loss_shapes, _rows, _view, _two_sizes, _concatenated, _dimensions)
 }
 
 
