@@ -100,7 +100,7 @@ def _of_place(root: LogFailure) -> dict[str, str]:
     frame, operands, said = root.frame, root.operands, root.raised.first_words[:MAX_TEXT].rstrip(".")
     named = {
         "at": f" at {short_path(frame.file)}:{frame.line}" if frame is not None and frame.is_own else "",
-        "coded": "" if frame is None else frame.code,
+        "code_line": "" if frame is None else frame.code,
         "operands": Code(f"[{', '.join(operands)}]") if operands else "",
         "operand": Code(operands[0]) if len(operands) == 1 else "",
         "raiser": "" if root.raised.raising is None else short_path(root.raised.raising.file),

@@ -7,7 +7,7 @@ one of its needles is in a log, or if it is asked for.
 import json
 import re
 import string
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -45,10 +45,6 @@ FIELDS: Final = frozenset((*_SINGLE, "says", "says/", "cause", "fix", "use", "mo
 """The fields of an entry; those that may stand in it once come first."""
 
 
-class EntryError(ValueError):
-    """An entry that cannot be read; its text names the file and the line."""
-
-
 @dataclass
 class _Field:
     """A line with a keyword, and the indented lines below it."""
@@ -64,8 +60,8 @@ class _Field:
         """The text on this line and on the lines below it."""
         return " ".join(filter(None, (self.head, *self.texts)))
 
-    def fail(self, reason: str) -> EntryError:
-        return EntryError(f"{self.where}: {reason}")
+    def fail(self, reason: str) -> ValueError:
+        return ValueError(f"{self.where}: {reason}")
 
     def with_condition(self) -> tuple[str, str, str]:
         """The mode and the condition at the start of the text, which may be empty, and the rest of the text."""
@@ -91,7 +87,7 @@ def _fields(text: str, where: str, first: int = 1) -> list[_Field]:
         elif stripped.startswith("|"):
             fields[-1].codes.append(line.lstrip()[1:].removeprefix(" ").rstrip())
         elif fields[-1].codes:
-            raise EntryError(f"{place}: text below code: {stripped[:60]!r}")
+            raise ValueError(f"{place}: text below code: {stripped[:60]!r}")
         else:
             fields[-1].texts.append(stripped)
     return fields
@@ -101,7 +97,7 @@ def parse(text: str, where: str, line: int = 1) -> KnownError:
     """Reads an entry of a file, whose first line has a number.
 
     Raises:
-        EntryError: It is not an entry.
+        ValueError: It is not an entry; the text names the file and the line.
     """
     head, *fields = _fields(text, where, line)
     words = head.head.split()
@@ -247,29 +243,25 @@ def entry_texts(name: str) -> Mapping[str, tuple[int, str]]:
 
 
 class ErrorCatalogue(Mapping[str, KnownError]):
-    """The known errors by their ids; the index is read at the first use, and an entry when it is asked for.
+    """The known errors by their ids; the index is read at the first use, and an entry when it is asked for."""
 
-    Args:
-        errors: Errors that stand in no file.
-        index: See `tests/errors/index.py`; None for that of the files.
-    """
-
-    def __init__(self, errors: Iterable[KnownError] = (), index: Mapping[str, Any] | None = None) -> None:
-        self._errors = {error.id: error for error in errors}
-        self._given_index = index
+    def __init__(self) -> None:
+        self.read: dict[str, KnownError] = {}
+        """The entries that were asked for."""
 
     @cached_property
     def index(self) -> Mapping[str, Any]:
         """The ids with their files, further ids, the needles, and the entries whose wordings have no needle."""
-        return json.loads(INDEX.read_bytes()) if self._given_index is None else self._given_index
+        index: Mapping[str, Any] = json.loads(INDEX.read_bytes())
+        return index
 
     def __getitem__(self, error_id: str) -> KnownError:
         error_id = self.index["also"].get(error_id, error_id)
-        if error_id not in self._errors:
+        if error_id not in self.read:
             name = self.index["entries"][error_id]
             line, text = entry_texts(name)[error_id]
-            self._errors[error_id] = parse(text, f"{name}.txt", line)
-        return self._errors[error_id]
+            self.read[error_id] = parse(text, f"{name}.txt", line)
+        return self.read[error_id]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.index["entries"])

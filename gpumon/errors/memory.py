@@ -49,10 +49,11 @@ _HEADS: Final = (
     _pattern(r"CUDA out of memory\. Tried to allocate SIZE"),
     _pattern(r"Allocation on device \d+ would exceed allowed memory(?s:.{0,120}?)Requested : SIZE"),
 )
+_START: Final = lazy_pattern(r"CUDA out of memory|Allocation on device")
 
 
 @cache
-def _texts(kind: str = "") -> Sequence[tuple[str, str]]:
+def memory_texts(kind: str = "") -> Sequence[tuple[str, str]]:
     """The texts of `memory.txt` of a kind, or all of them, each with its name."""
     rows = (row.partition(": ") for row in table("gpumon.errors", "memory") if row.startswith(kind))
     return [(name.removeprefix(kind).lstrip(), text) for name, _, text in rows]
@@ -60,7 +61,7 @@ def _texts(kind: str = "") -> Sequence[tuple[str, str]]:
 
 @cache
 def _wordings() -> Sequence[tuple[str, re.Pattern[str]]]:
-    return [(name, _pattern(wording)) for name, wording in _texts("message")]
+    return [(name, _pattern(wording)) for name, wording in memory_texts("message")]
 
 
 _OTHER: Final = _pattern(r"Process (\d+) has SIZE memory in use")
@@ -124,7 +125,8 @@ def read_memory_message(text: str) -> MemoryMessage | None:
     head = next((match for pattern in _HEADS if (match := pattern.match(text)) is not None), None)
     if head is None:
         return None
-    body = text[: _end(text, head.end())]
+    following = _START.search(text, head.end())  # of a message about a later allocation
+    body = text if following is None else text[: following.start()]
     sizes: dict[str, int | None] = {}
     for name, wording in _wordings():
         if sizes.setdefault(name, None) is None and (match := wording.search(body)) is not None:
@@ -157,12 +159,6 @@ def _own_entry(listed: Sequence[tuple[int, int]], sizes: Mapping[str, int | None
     if total is not None and sum(held for _, held in listed) + reserved + (sizes["free"] or 0) <= total:
         return None
     return min((entry for entry in listed if entry[1] >= reserved), key=lambda entry: entry[1], default=None)
-
-
-def _end(text: str, start: int) -> int:
-    """Where the next such message starts, whose sizes belong to a later allocation."""
-    starts = (text.find(head, start) for head in ("CUDA out of memory", "Allocation on device"))
-    return min((position for position in starts if position > 0), default=len(text))
 
 
 def _bytes(number: str, unit: str) -> int:
@@ -217,7 +213,7 @@ def value_rows(message: MemoryMessage, **more: int | None) -> Iterator[tuple[str
     """The sizes in the message, and others, as the labels of `memory.txt` and texts."""
     sizes = {name: getattr(message, name) for name in SIZES} | more
     kinds = "foreign" if message.own or message.others else "outside"
-    labels = dict(_texts("label"))
+    labels = dict(memory_texts("label"))
     known = ((kinds if name == "foreign" else name, size) for name, size in sizes.items() if size is not None)
     yield from ((labels[name], bytes_text(size)) for name, size in known)
 
@@ -228,7 +224,7 @@ def memory_sentence(name: str, message: MemoryMessage, **more: float | str | Non
     sizes = {name: getattr(message, name) for name in (*SIZES, "held", "unexplained")} | more
     texts = {name: size if isinstance(size, str) else bytes_text(size) for name, size in sizes.items()}
     others = f"{texts['foreign']} ({holders})" if holders else texts["foreign"]
-    return dict(_texts())[name].format(**texts, others=others)
+    return dict(memory_texts())[name].format(**texts, others=others)
 
 
 def cause_sentence(cause: MemoryCause, message: MemoryMessage) -> str:

@@ -12,7 +12,7 @@ from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import ERRORS, shared_fixes
 from gpumon.errors.match import Match, OomReport
-from gpumon.errors.memory import MemoryCause, cause_sentence, memory_sentence, value_rows
+from gpumon.errors.memory import MemoryCause, cause_sentence, memory_sentence, memory_texts, value_rows
 from gpumon.errors.oom_cause import IdleMemory, OomFindings
 from gpumon.errors.prefixes import ClockKind, Timestamp
 from gpumon.errors.rank import case_of, fixes_of
@@ -161,7 +161,6 @@ def _sentence(name: str, findings: OomFindings) -> str:
         "rescues": times_text(findings.rescues),
         "reason": memory_sentence(findings.reason, message),
         "seconds": f"{trend.seconds:.0f}",
-        "rate": trend.bytes_per_minute,
         "loading": ", or it was still loading a model that is too big" if trend.only_rises else "",
     }
     return memory_sentence(name, message, **known)
@@ -169,11 +168,6 @@ def _sentence(name: str, findings: OomFindings) -> str:
 
 def _places(idle: IdleMemory) -> str:
     """The idle memory that the request cannot use, the largest part first."""
-    sizes = {
-        "private pools, such as those of CUDA graphs": idle.private,
-        "pools of other streams": idle.other_streams,
-        "segments for blocks of the other kind (small or large)": idle.other_kind,
-        "idle segments, which PyTorch cannot free while a CUDA graph is captured": idle.not_given_back,
-    }
-    parts = sorted(((size, where) for where, size in sizes.items() if size), reverse=True)
+    sizes = ((getattr(idle, name), where) for name, where in memory_texts("place"))
+    parts = sorted(((size, where) for size, where in sizes if size), reverse=True)
     return " and ".join(f"{bytes_text(size)} free in {where}" for size, where in parts)

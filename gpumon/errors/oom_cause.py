@@ -125,6 +125,7 @@ class OomTrend(NamedTuple):
         only_rises: Whether it more than doubled and never fell, as while a model is loaded onto the GPU.
         rises_at_end: Whether it still grew at the end, about as fast as before.
         highest_bytes: The maximum of allocated memory in the samples before the step that failed.
+        bytes_per_minute: The rate of growth, between the middles of the first and the last part.
         retries_count: How often the allocator freed its cache to get memory; None where it is not recorded.
     """
 
@@ -134,12 +135,8 @@ class OomTrend(NamedTuple):
     only_rises: bool = False
     rises_at_end: bool = False
     highest_bytes: int = 0
+    bytes_per_minute: float = 0.0
     retries_count: int | None = None
-
-    @property
-    def bytes_per_minute(self) -> float:
-        """The rate of growth, between the middles of the first and the last part."""
-        return self.rise_bytes * 60 * _PARTS / (max(_MIN_SECONDS, self.seconds) * (_PARTS - 1))
 
 
 def trend_of(history: Sequence[OomSample], retries_count: int | None) -> OomTrend:
@@ -163,6 +160,7 @@ def trend_of(history: Sequence[OomSample], retries_count: int | None) -> OomTren
         only_rises=rise > min(parts[0]) and max(falls) <= _MAX_FALL_SHARE * rise,
         rises_at_end=_rises_at_end(history, begin - end),
         highest_bytes=max(sample.allocated_bytes for sample in history if sample.seconds_before - end >= _STEP_SECONDS),
+        bytes_per_minute=rise * 60 * _PARTS / ((begin - end) * (_PARTS - 1)),
         retries_count=None if retries is None or retries_count is None else max(0, retries_count - retries),
     )
 

@@ -37,8 +37,6 @@ from gpumon.errors.signs import has_sign, sign
 _MAX_STACK_LINES: Final = 100
 _LINES_OF_PLACE: Final = 4
 _ANNOUNCED: Final = sign("announced").texts[0]
-_STOPPED: Final = "^C"
-"""What a terminal shows where ctrl+c was pressed."""
 _MAX_FOREIGN_LINES: Final = 6
 """Lines of other streams that may stand between two lines of a traceback."""
 _MAX_EXCEPTIONS: Final = 512
@@ -157,7 +155,7 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
             return None
     behind = zip(rows.positions, rows.lines, strict=True)
     is_end = end == rank.stop and not any(place > rows.positions[end - 1] and line.strip() for place, line in behind)
-    is_stopped = rows.lines[header].startswith(_STOPPED)
+    is_stopped = rows.lines[header].startswith("^C")  # as a terminal shows where ctrl+c was pressed
     is_cut = is_end and not foreign and (bool(frames) or is_stopped)
     return _cut(header, end, frames, is_stopped=is_stopped) if is_cut else None
 

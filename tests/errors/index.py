@@ -25,7 +25,7 @@ def index_text() -> str:
     """The index of the files, with a line per entry and needle.
 
     Raises:
-        EntryError: An entry cannot be read.
+        ValueError: An entry cannot be read.
     """
     entries = [(path, name, *text) for path in entry_files() for name, text in entry_texts(path.stem).items()]
     files = {error_id: path.stem for path, error_id, _, _ in entries}

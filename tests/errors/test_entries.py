@@ -83,7 +83,7 @@ FILES: Final = {path.stem: list(entry_texts(path.stem)) for path in entry_files(
 
 GIVEN: Final = frozenset(
     {"run", "pci", "memory", "one_tensor", "measured", "expandable", "may_leak", "raised_by", "processes"}
-    | {"at", "coded", "operands", "operand", "raiser", "installed", "framed"}
+    | {"at", "code_line", "operands", "operand", "raiser", "installed", "framed"}
 )
 """Slots that have a value without a wording or a function that provides it; the last error of NCCL is below it."""
 
@@ -426,7 +426,9 @@ def test_every_generated_sample_is_recognized(error: KnownError) -> None:
 
 
 def finder_of(error: KnownError) -> ErrorFinder:
-    return ErrorFinder(ErrorCatalogue([error], index_document([error], {error.id: ""}, {})))
+    catalogue = ErrorCatalogue()
+    catalogue.read, catalogue.index = {error.id: error}, index_document([error], {error.id: ""}, {})
+    return ErrorFinder(catalogue)
 
 
 def error_with(wording: Wording) -> KnownError:

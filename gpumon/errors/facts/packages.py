@@ -34,10 +34,6 @@ def package_of(module: str) -> str:
 
 
 _BUILD: Final = "python -m pip install --no-build-isolation "
-_OF_EXTENSIONS: Final = {part: part.replace("_", "-") for part in sign("extension").texts} | {
-    "selective_scan": "mamba-ssm"
-}
-"""Packages by a part of the path of their extensions. A command installs no package that only a log names."""
 
 
 def install(values: Values, _: str) -> Mapping[str, str]:
@@ -52,7 +48,7 @@ def install(values: Values, _: str) -> Mapping[str, str]:
 def extension(values: Values, _: str) -> Mapping[str, str]:
     """The package of an extension, as `package`; flash-attn if the message names none."""
     library, folder = str(values.get("library", "")), str(values.get("package", ""))
-    known = next((name for part, name in _OF_EXTENSIONS.items() if part in f"{folder}/{library}"), "")
+    known = next((part.replace("_", "-") for part in sign("extension").texts if part in f"{folder}/{library}"), "")
     if not known:
         return {"package": Code("PACKAGE" if library or folder else "flash-attn")}
     source = _commands().get(known, "").removeprefix(_BUILD)

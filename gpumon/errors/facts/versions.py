@@ -24,7 +24,6 @@ def _names(kind: str) -> frozenset[str]:
     return frozenset(chain.from_iterable((name, *rest.split()) for name, rest in _rows(kind).items()))
 
 
-_KEPT_UNTIL: Final = tuple((lazy_pattern(pattern), versions) for pattern, versions in _rows("kept").items())
 _BASE_OF_TORCH: Final = _names("torch")
 _IN_TORCH_CUDA: Final = _names("torch.cuda")
 _REMOVED_FROM_TORCH: Final = _rows("removed")
@@ -46,19 +45,16 @@ _NO_VERSION: Final = "none"
 def missing_name(values: Values, _: str) -> Facts:
     """Which version has the module and name that the installed one lacks, as `advice`; both together, as `place`.
 
-    With it, what to install: `package` or `requirement`.
+    With it, what to install, as `package`.
     """
     module, name, caller = (str(values.get(key, "")) for key in ("module", "name", "raised_by"))
     place = f"{module}:{name}"
     required = _required(str(values.get("required", "")), module)
-    kept = next((versions for pattern, versions in _KEPT_UNTIL if pattern.fullmatch(place)), "")
-    if required or kept:
-        return {"advice": "required" if required else "kept", "requirement": Code(required or kept), "place": place}
     forms = (rest for form, rest in _rows("advice").items() if lazy_pattern(form).fullmatch(f"{place}:{caller}"))
-    advice, _, package = next(forms, "").partition(" ")
+    advice, _, package = f"required {required}".partition(" ") if required else next(forms, "").partition(" ")
     package = package or package_of(module)
     advice = advice or ("compare" if package else "other" if name else "")
-    return {"advice": advice, "place": place, **({"package": package} if package else {})}
+    return {"advice": advice, "place": place, **({"package": Code(package)} if package else {})}
 
 
 def _required(required: str, module: str) -> str:
@@ -129,7 +125,8 @@ def listed(values: Values, _: str) -> Mapping[str, str]:
         return {"listed": "wrong name"}
     requested, first = _numbers(version), _numbers(oldest)
     last = _numbers(newest) or requested  # a list that is too long to match has no newest version
-    python = _python_for(requested) if package == "torch" else _PYTHON
+    of_torch = requested if package == "torch" else None
+    python = next((python for before, python in _PYTHONS if of_torch is not None and of_torch < before), _PYTHON)
     build = _BUILD.search(version)
     if build is not None and package.startswith("torch") and _BUILD.search(oldest) is None:
         is_old = first is not None and requested is not None and requested < first
@@ -147,7 +144,3 @@ def listed(values: Values, _: str) -> Mapping[str, str]:
 def _numbers(version: str) -> tuple[int, ...] | None:
     match = _LEADING_NUMBERS.match(version)
     return None if match is None else tuple(int(part or 0) for part in match.groups())
-
-
-def _python_for(version: tuple[int, ...] | None) -> str:
-    return next((python for before, python in _PYTHONS if version is not None and version < before), _PYTHON)
