@@ -42,12 +42,8 @@ class Advice:
 
 def own_words(message: str) -> str:
     """What a message itself says about what to do; empty if it says nothing, or only how to debug."""
-    instructions: list[str] = []
-    for sentence in _SENTENCE.split(message):
-        text = _REST.sub("", " ".join(sentence.split()))
-        is_other = (text.endswith(("?", ":")) and "mean" not in text) or text.startswith("(") or len(text) > _MAX_QUOTE
-        if not is_other and has_sign("instruction", text) and not has_sign("boilerplate", text):
-            instructions.append(text)
+    texts = (_REST.sub("", " ".join(sentence.split())) for sentence in _SENTENCE.split(message))
+    instructions = [text for text in texts if has_sign("instruction", text) and not has_sign("boilerplate", text)]
     return min(instructions, key=lambda text: text.startswith("If "), default="")  # what holds in any case, first
 
 
@@ -185,7 +181,7 @@ def _in_code(value: str, *, is_python: bool) -> str:
 def exit_meaning(code: int) -> tuple[str, str]:
     """What an exit code or a signal means, and what to do."""
     rows = (row.split(": ", 2) for row in table("gpumon.errors", "exits"))
-    meaning = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
-    advice = "Read the lines above it: the program ended itself with this code, and may say why."
-    row = next(((meaning, advice) for number, meaning, advice in rows if number == str(code)), (meaning, advice))
-    return row[0], row[1].replace("{run}", "python train.py")
+    ended = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
+    default = [ended, "Read the lines above it: the program ended itself with this code, and may say why."]
+    meaning, advice = next((row[1:] for row in rows if row[0] == str(code)), default)
+    return meaning, advice.replace("{run}", "python train.py")

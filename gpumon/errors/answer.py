@@ -1,6 +1,6 @@
 """The short answer: how the run ended, where, one thing to do, why, and what was ignored."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,8 +66,7 @@ def answer_of(reading: LogReading, cause: Cause | None, name: str) -> LogAnswer:
     name = short_path(root.source) if root.source else name
     name = name if len(name) <= _MAX_NAME else f"…{name[1 - _MAX_NAME :]}"
     steps = _steps(root, [notice for notice in cause.ignored if notice.line >= reading.runs[-1].first_line])
-    if said := _said_by_links(cause):
-        steps.insert(0, Advice(f"The log says: {said}"))
+    steps[:0] = _quoted(_said_by_links(cause))
     compared = comparison(reading.works, reading.ranks) if cause.is_echo else None
     if compared is not None:
         text = f"Find what {compared.ranks} did instead: read its lines, or its stack while it hangs."
@@ -177,11 +176,9 @@ def _place(failure: LogFailure) -> str:
 
 def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
     """What to do, best first; the notices are those of the last run."""
-    match = root.match
-    quote = own_words(root.raised.message if root.is_raised else root.text)
-    quoted = [Advice(f"The log says: {quote}")] if quote else []
+    match, quoted = root.match, _quoted(own_words(root.raised.message if root.is_raised else root.text))
     if match is None:
-        steps, hints = steps_without_entry(root, ignored, quoted), list(_hints(root, ignored))
+        steps, hints = steps_without_entry(root, ignored, quoted), _hints(root, ignored)
         named = [hint for is_named, hint in hints if is_named]
         return [*named, *steps, *(hint for is_named, hint in hints if not is_named)]
     fixes = _advice(match.fixes)
@@ -192,6 +189,12 @@ def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
     return fixes[:1] + quoted + fixes[1:] if is_chosen else quoted + fixes
 
 
+def _quoted(said: str) -> list[Advice]:
+    """What the log says to do, with the package to install if it names one."""
+    asked = signs.sign("asks to install").search(said)
+    return [Advice(f"The log says: {said}", f"python -m pip install -U '{asked[1]}'" if asked else "")] if said else []
+
+
 def _said_by_links(cause: Cause) -> str:
     """What an exception that was raised from one without an entry says to do, such as which package to install."""
     root, others = cause.root, [link for link in cause.chain if link.is_linked and link is not cause.root]
@@ -199,14 +202,14 @@ def _said_by_links(cause: Cause) -> str:
     return next(filter(None, (own_words(link.raised.message) for link in others)), "") if is_open else ""
 
 
-def _hints(root: LogFailure, ignored: Sequence[Notice]) -> Iterator[tuple[bool, Advice]]:
+def _hints(root: LogFailure, ignored: Sequence[Notice]) -> Sequence[tuple[bool, Advice]]:
     """The last warning that an entry has and that may be the reason of an error that has none; is a name in both?"""
     for notice in reversed(ignored):
         if notice.match is not None and notice.match.fixes and may_lead_to(notice.match, root):
             fix = notice.match.fixes[0]
             text = f"Line {notice.line:,} may be the reason ({notice.title}): {fix.text}"
-            yield shares_name(notice.match, root), Advice(text, fix.code)
-            return
+            return [(shares_name(notice.match, root), Advice(text, fix.code))]
+    return []
 
 
 def _because(root: LogFailure, reading: LogReading) -> str:

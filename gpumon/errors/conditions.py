@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, TypeVar
 from gpumon.errors.entry import Values
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.programs import named_program
+from gpumon.errors.signs import has_sign
 
 
 class Case(NamedTuple):
@@ -49,6 +50,7 @@ NAMED: Final[Mapping[str, _Test]] = {
     "own kernels": lambda case: not named_program(case.program).has_kernels,
     "with PyTorch": lambda case: case.program not in _WITHOUT_PYTORCH,
     "trains": lambda case: named_program(case.program).trains,
+    "writes a file": lambda case: has_sign("writes a file", str(case.values.get("code_line", ""))),
 }
 """Conditions that need more than a comparison."""
 _COMPARISONS: Final[Mapping[str, Callable[[str, Sequence[str]], bool]]] = {

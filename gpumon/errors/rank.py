@@ -15,18 +15,8 @@ from gpumon.errors.facts.platforms import NOTEBOOK, WINDOWS, for_notebook, for_w
 from gpumon.errors.load import filled
 from gpumon.errors.programs import named_program
 
-PLACES: Final = (
-    "signs",
-    "program",
-    "platform",
-    "operands",
-    "at",
-    "code_line",
-    "operand",
-    "raiser",
-    "installed",
-    "framed",
-)
+_CASE: Final = ("signs", "program", "platform")
+PLACES: Final = (*_CASE, "operands", "at", "code_line", "operand", "raiser", "installed", "said", "framed")
 """Values that say where the error stands, and are no part of its message."""
 _NO_VALUES: Final[Values] = MappingProxyType({})
 
@@ -41,7 +31,7 @@ def case_of(error: KnownError, text: str = "", values: Values = _NO_VALUES, more
         more: What is known beyond the message, such as why memory ran out.
     """
     message = "\n".join((text, *(str(value) for name, value in values.items() if name not in PLACES)))
-    signs, program, platform = (str(values.get(name, "")) for name in PLACES[:3])
+    signs, program, platform = (str(values.get(name, "")) for name in _CASE)
     command = named_program(program).command
     run = {"run": Code(command)} if command else {}
     functions = (name.split(".") for name in error.facts)
