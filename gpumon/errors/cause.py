@@ -105,7 +105,7 @@ def _of_place(root: LogFailure) -> dict[str, str]:
         "operand": Code(operands[0]) if len(operands) == 1 else "",
         "raiser": "" if root.raised.raising is None else short_path(root.raised.raising.file),
         "installed": Code(package_of(root.raised.package)),
-        "framed": f": {said}" if "\n" in root.raised.message and has_sign("framed", root.raised.message) else "",
+        "said": f": {said}" if "\n" in root.raised.message and has_sign("framed", root.raised.message) else "",
     }
     return {name: value for name, value in named.items() if value}
 

@@ -23,7 +23,7 @@ NO_DIGITS: Final = str.maketrans("", "", "0123456789")
 _MAX_RUNS: Final = 256
 _MAX_BEHIND_STOP: Final = 100
 """Lines behind an interruption from the keyboard from which on an exception is of another start."""
-_MAX_TO_NEXT_STEP: Final = 8
+_MAX_TO_NEXT_STEP: Final = 24
 """Lines between a step of a script that failed and the next one, which fails as it needs the result of that one."""
 _MAX_ECHOED: Final = 64
 """Times that the same error of the same rank is read while it is open; after that, it is only counted."""
