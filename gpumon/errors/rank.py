@@ -15,8 +15,8 @@ from gpumon.errors.facts.platforms import NOTEBOOK, WINDOWS, for_notebook, for_w
 from gpumon.errors.load import filled
 from gpumon.errors.programs import named_program
 
-_PUBLIC: Final = ("signs", "program", "platform", "operands")
-PLACES: Final = (*_PUBLIC, "at", "code_line", "operand", "raiser", "installed", "said", "framed")
+_CASE: Final = ("signs", "program", "platform")
+PLACES: Final = (*_CASE, "operands", "at", "code_line", "operand", "raiser", "installed", "said", "framed")
 """Values that say where the error stands, and are no part of its message."""
 _NO_VALUES: Final[Values] = MappingProxyType({})
 
