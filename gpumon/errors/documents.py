@@ -10,7 +10,7 @@ from gpumon.errors.load import shared_fixes
 from gpumon.errors.match import Match
 from gpumon.errors.narrative import kind_of
 from gpumon.errors.prefixes import Timestamp
-from gpumon.errors.rank import PLACES, case_of, fixes_of
+from gpumon.errors.rank import INTERNAL, case_of, fixes_of
 from gpumon.errors.reading import LogFailure, NumberedLine
 
 _SCHEMA: Final = 1
@@ -83,7 +83,7 @@ def _match_document(match: Match) -> dict[str, Any]:
         "ranks": list(match.ranks),
         "time": _time(match.timestamp),
         "memory_cause": match.memory_cause and match.memory_cause.value,
-        "figures": {name: value for name, value in match.values.items() if name not in PLACES[4:]},
+        "figures": {name: value for name, value in match.values.items() if name not in INTERNAL},
         "evidence": dict(match.evidence),
         **({} if report is None else {"story": list(report.sentences), "stack": list(report.stack)}),
     }
