@@ -16,13 +16,9 @@ from gpumon.errors.load import filled
 from gpumon.errors.programs import named_program
 
 _CASE: Final = ("signs", "program", "platform")
-<<<<<<< HEAD
-PLACES: Final = (*_CASE, "operands", "at", "code_line", "operand", "raiser", "installed", "said", "framed")
-=======
 INTERNAL: Final = ("at", "code_line", "operand", "raiser", "installed", "said", "framed")
 """Values that only conditions and slots of fixes use."""
 PLACES: Final = (*_CASE, "operands", *INTERNAL)
->>>>>>> main
 """Values that say where the error stands, and are no part of its message."""
 _NO_VALUES: Final[Values] = MappingProxyType({})
 
