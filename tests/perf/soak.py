@@ -169,7 +169,9 @@ class Player:
     def _undo_keys(self) -> None:
         """Leave the states in which a key that came before its screen was ready has left gpumon."""
         screen = self._terminal.screen()
-        for mark, key in ((" REPLAY ", "d"), (" PAUSED ", " "), (ONE_GPU, "g"), ("esc Back", _ESCAPE)):
+        self._press(_ESCAPE)  # a notice may hide that a screen is open, which refuses the other keys
+        self._pause()
+        for mark, key in ((" REPLAY ", "d"), (" PAUSED ", " "), (ONE_GPU, "g")):
             if mark in screen:
                 self._press(key)
 
