@@ -147,6 +147,11 @@ def test_rows_of_the_known_sizes() -> None:
     assert dict(value_rows(READ_NEW))["held by other processes"] == "41.0 GiB"
 
 
+def test_a_size_of_all_bits_is_unknown() -> None:
+    text = "CUDA out of memory. Tried to allocate 1.00 GiB. this process has 17179869184.00 GiB memory in use. Of"
+    assert read_memory_message(text) == MemoryMessage(1 << 30)
+
+
 def test_a_message_truncated_before_the_sizes_of_the_process_has_no_cause() -> None:
     cut = (
         "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 5 has a total capacity of 79.11 GiB of which 3.12 GiB is"
