@@ -19,7 +19,7 @@ from gpumon.errors.programs import ONLY_ECHOES, is_relevant, program_of, program
 from gpumon.errors.raised import MAX_TEXT, MODEL_CODE, Link
 from gpumon.errors.rank import names_of
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
-from gpumon.errors.relations import PROBES, are_of_one_rank, follows, is_led_by
+from gpumon.errors.relations import are_of_one_rank, follows, is_led_by, is_probe, says_more
 from gpumon.errors.signs import has_sign
 
 _DAY_SECONDS: Final = 24 * 3600.0
@@ -275,28 +275,13 @@ def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFa
     root, *links = _links(failure, failures)
     for link in links:
         kind = link.raised.link
-        is_direct = _is_fatal(link) and (root.is_echo or (not _is_fatal(root) and _is_probe(root)))
+        is_direct = _is_fatal(link) and (root.is_echo or (not _is_fatal(root) and is_probe(root)))
         is_direct |= root.is_report and not link.is_report
         is_same = root.match is not None and link.match is not None and link.match.error is root.match.error
         is_direct |= is_same and has_sign("instruction", link.raised.message)
-        is_better = is_direct if kind is Link.DIRECT else kind is Link.DURING and _says_more(link, root)
+        is_better = is_direct if kind is Link.DIRECT else kind is Link.DURING and says_more(link, root)
         root = link if is_better or kind is Link.INNER else root
     return root
-
-
-def _says_more(later: LogFailure, earlier: LogFailure) -> bool:
-    """Whether an exception that was raised while another one was handled says more than that one."""
-    raising = later.raised.raising
-    is_of_report = raising is not None and has_sign("reporting", raising.function)
-    return bool(later.raised.message) and not (later.is_echo or later.is_report or is_of_report) and _is_probe(earlier)
-
-
-def _is_probe(failure: LogFailure) -> bool:
-    """Whether an exception is of a kind that libraries handle, and none of the user's own lines is next to it."""
-    raising = failure.raised.raising
-    if raising is None or not raising.is_own:
-        return True
-    return failure.raised.class_name in PROBES and not raising.code.startswith("raise ")
 
 
 def _links(failure: LogFailure, failures: Sequence[LogFailure]) -> list[LogFailure]:

@@ -8,8 +8,9 @@ from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match
 from gpumon.errors.rank import case_of
 from gpumon.errors.reading import FailureKind, LogFailure
+from gpumon.errors.signs import has_sign
 
-PROBES: Final = frozenset(
+_PROBES: Final = frozenset(
     {"KeyError", "AttributeError", "IndexError", "StopIteration", "LookupError", "Empty", "ImportError", "NameError"}
     | {"ModuleNotFoundError", "HTTPError", "HTTPStatusError", "UnicodeDecodeError", "JSONDecodeError", "TypeError"}
 )
@@ -67,6 +68,21 @@ def shares_name(notice: Match, root: LogFailure) -> bool:
     return not names.isdisjoint(_NAME.findall(root.text))
 
 
+def says_more(later: LogFailure, earlier: LogFailure) -> bool:
+    """Whether an exception that was raised while another one was handled says more than that one."""
+    raising = later.raised.raising
+    is_of_report = raising is not None and has_sign("reporting", raising.function)
+    return bool(later.raised.message) and not (later.is_echo or later.is_report or is_of_report) and is_probe(earlier)
+
+
+def is_probe(failure: LogFailure) -> bool:
+    """Whether an exception is of a kind that libraries handle, and none of the user's own lines is next to it."""
+    raising = failure.raised.raising
+    if raising is None or not raising.is_own:
+        return True
+    return failure.raised.class_name in _PROBES and not raising.code.startswith("raise ")
+
+
 def _is_about_the_same(failure: LogFailure, earlier: LogFailure) -> bool:
     """Whether both name the same address, port, file or GPU, or both say that a value is not a number."""
     one, other = (
@@ -81,4 +97,4 @@ def _may_be_hardware(failure: LogFailure) -> bool:
     """Whether a failure can follow from one of the GPU: not if it is about the values or the memory of the program."""
     if failure.match is not None:
         return failure.match.error.context not in {ContextState.ALIVE, ContextState.RESET}
-    return failure.raised.class_name not in PROBES
+    return failure.raised.class_name not in _PROBES
