@@ -17,6 +17,7 @@ from gpumon.errors.signs import has_sign
 
 _SENTENCE: Final = lazy_pattern(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
 _REST: Final = lazy_pattern(r"[\"'], ['\"]\w+['\"]: .*$")
+"""The further fields of an answer of a server, such as its code, behind the message."""
 _MAX_QUOTE: Final = 240
 _ROW: Final = lazy_pattern(
     r"(?P<name>\S+)(?: @ (?P<file>\S+))?(?: ~ (?P<code>.+?))?(?: / (?P<message>.+?))? => (?P<advice>.+)"

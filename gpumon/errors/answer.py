@@ -10,6 +10,7 @@ from gpumon.errors import signs
 from gpumon.errors.advice import Advice, exit_meaning, own_words, short_path, steps_without_entry
 from gpumon.errors.cause import Cause, in_place
 from gpumon.errors.entry import Fix
+from gpumon.errors.facts.packages import package_of
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory import MemoryCause, MemoryMessage
 from gpumon.errors.raised import EXCEPTION
@@ -190,9 +191,11 @@ def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
 
 
 def _quoted(said: str) -> list[Advice]:
-    """What the log says to do, with the package to install if it names one."""
+    """What the log says to do, with the command for the package to install if it is a known one."""
     asked = signs.sign("asks to install").search(said)
-    return [Advice(f"The log says: {said}", f"python -m pip install -U '{asked[1]}'" if asked else "")] if said else []
+    package = package_of(asked["name"]) if asked else ""
+    code = f"python -m pip install -U '{package}{asked['rest']}'" if asked and package else ""
+    return [Advice(f"The log says: {said}", code)] if said else []
 
 
 def _said_by_links(cause: Cause) -> str:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
@@ -26,6 +26,7 @@ _MAX_LINES_PER_SIGN: Final = 512
 _MAX_OF_RANK: Final = 128
 """Hits per block, error and rank that are read, half of them from the end."""
 _MAX_OF_ERROR: Final = 1024
+"""The same for all ranks together."""
 _LINES_BEFORE: Final = 8
 _LINES_AFTER: Final = 4
 _LINES_ABOVE: Final = 5
@@ -74,10 +75,11 @@ def failures_in(block: LogBlock, hits: Sequence[PatternHit]) -> BlockFailures:
     covered = {rows.positions[row] for row in by_row}
     alone = [hit for hit in hits if hit.start[0] not in by_row]
     covered.update(hit.position for hit in alone)
-    read = _without_floods(block, alone)
+    read = _without_floods(alone, lambda hit: (hit.error.id, block.ranks[hit.position]), _MAX_OF_RANK)
+    read = _without_floods(read, lambda hit: hit.error.id, _MAX_OF_ERROR)
     for hit in read:
         _add_known(block, hit, result)
-    passed = covered.difference((hit.position for hit in read), (rows.positions[row] for row in by_row))
+    passed = {hit.position for hit in alone}.difference(hit.position for hit in read)
     result.failures += [FailureLines(position, position + 1, None, position) for position in passed]
     for hit in hits:
         item = by_row.get(hit.start[0])
@@ -90,24 +92,17 @@ def failures_in(block: LogBlock, hits: Sequence[PatternHit]) -> BlockFailures:
     return result
 
 
-def _without_floods(block: LogBlock, hits: Sequence[PatternHit]) -> Sequence[PatternHit]:
-    """The hits without those between the first and the last ones of an error that the block is full of."""
-    if len(hits) <= _MAX_OF_RANK:
+def _without_floods(
+    hits: Sequence[PatternHit], kind_of: Callable[[PatternHit], object], most: int
+) -> Sequence[PatternHit]:
+    """The hits without those between the first and the last ones of a kind that the block is full of."""
+    if len(hits) <= most:
         return hits
-    of_rank: dict[tuple[str, int | None], list[PatternHit]] = defaultdict(list)
-    of_error: dict[str, list[PatternHit]] = defaultdict(list)
+    kinds: dict[object, list[PatternHit]] = defaultdict(list)
     for hit in hits:
-        of_rank[hit.error.id, block.ranks[hit.position]].append(hit)
-    for (name, _), some in of_rank.items():
-        of_error[name] += _ends(some, _MAX_OF_RANK)
-    return sorted(
-        chain.from_iterable(_ends(some, _MAX_OF_ERROR) for some in of_error.values()), key=attrgetter("position")
-    )
-
-
-def _ends(hits: Sequence[PatternHit], count: int) -> Sequence[PatternHit]:
-    """The first and the last of many hits."""
-    return hits if len(hits) <= count else (*hits[: count // 2], *hits[-count // 2 :])
+        kinds[kind_of(hit)].append(hit)
+    ends = (some if len(some) <= most else (*some[: most // 2], *some[-most // 2 :]) for some in kinds.values())
+    return sorted(chain.from_iterable(ends), key=attrgetter("position"))
 
 
 def _failure(

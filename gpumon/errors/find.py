@@ -171,7 +171,7 @@ class ErrorFinder:
                 result = self._line_result(single_rows[row], text.strip(), complete.strip(), wrapped.exhausted)
                 # A prefix has no influence if all errors are in the line without it.
                 is_same = result.matches and all(match.line == text.strip() for match in result.matches)
-                if is_same and not result.unmatched:
+                if is_same and not result.unmatched and not self._test_numbers(single_rows[row]):
                     alike[likeness] = [match.candidate for match in result.matches]
                 if len(results) < _MAX_RESULTS:
                     results[text, "" if is_same and not result.unmatched else complete] = result
@@ -198,6 +198,11 @@ class ErrorFinder:
         matched = {match.candidate.letters for match in matches}
         rest = [needle for needle in used if needle not in matched and needle not in exhausted]
         return _LineResult(matches, self._with_core(rest, text) if rest else {})
+
+    def _test_numbers(self, needles: Sequence[bytes]) -> bool:
+        """Whether a pattern with one of these needles is about certain long numbers, such as codes of Windows."""
+        patterns = chain.from_iterable(map(self._patterns_of, needles))
+        return any(_LONG_NUMBER.search(pattern.pattern.regex) is not None for pattern in patterns)
 
     def _with_core(self, needles: Sequence[bytes], text: str) -> Mapping[bytes, Sequence[PreparedPattern]]:
         """The patterns with each of these needles, if the text has the needle with its punctuation."""

@@ -16,7 +16,7 @@ from gpumon.errors.load import filled
 from gpumon.errors.programs import named_program
 
 _CASE: Final = ("signs", "program", "platform")
-INTERNAL: Final = ("at", "code_line", "operand", "raiser", "installed", "said", "framed")
+INTERNAL: Final = ("at", "code_line", "operand", "raiser", "installed", "said")
 """Values that only conditions and slots of fixes use."""
 PLACES: Final = (*_CASE, "operands", *INTERNAL)
 """Values that say where the error stands, and are no part of its message."""

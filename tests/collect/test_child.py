@@ -18,7 +18,7 @@ from gpumon.core.problems import ProblemCode
 from gpumon.streams.child import Child
 from gpumon.streams.live import LiveStream
 from tests.builders import frame
-from tests.processes import kill
+from tests.processes import eventually, kill
 
 pytestmark = pytest.mark.xdist_group("clock")
 
@@ -97,6 +97,14 @@ def test_a_deaf_child_is_ended_in_time(start: Start) -> None:
     assert child.read_line(10) == b"deaf"
     assert seconds_of(child.end) < 3
     assert child.exit_code == -signal.SIGKILL
+
+
+def test_a_child_that_is_not_gone_in_time_leaves_no_zombie(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_CLOSE_TIMEOUT_SECONDS", "_SIGNAL_TIMEOUT_SECONDS"):
+        monkeypatch.setattr(f"gpumon.streams.child.{name}", 0.0)
+    child = start("signal.signal(15, signal.SIG_IGN); time.sleep(60)")
+    child.end()
+    assert eventually(lambda: not Path("/proc", str(child.pid)).exists())
 
 
 def test_settings_that_are_not_read_block_nothing(start: Start) -> None:

@@ -8,6 +8,7 @@ import pytest
 from gpumon.errors.advice import own_words
 from gpumon.errors.answer import answer_of
 from gpumon.errors.cause import Cause, Confidence, cause_of
+from gpumon.errors.explain import explain_text
 from gpumon.errors.reading import FailureKind, LogReading
 from tests.errors.whole_logs import answer, read_log
 
@@ -283,6 +284,16 @@ def test_the_work_of_a_large_log_is_bounded() -> None:
     assert isinstance(reading, LogReading)
     assert len(reading.open) == 0
     assert len(reading.notices) < 1000
+    xid = "NVRM: Xid (PCI:0000:01:00): {}, pid={}\n"
+    flood = "".join(xid.format(79 if number == 700 else 13, 10_000 + number) for number in range(1500))
+    assert {"xid-13", "xid-79"} == {match.error.id for match in explain_text(flood).matches}
+
+
+def test_no_command_installs_a_package_that_only_the_log_names() -> None:
+    given = {
+        name: answer(traceback(f"RuntimeError: run `pip install {name}`")).do for name in ("wandb[x]", "evil-name")
+    }
+    assert [step and step.code for step in given.values()] == ["python -m pip install -U 'wandb[x]'", ""]
 
 
 @pytest.mark.parametrize(

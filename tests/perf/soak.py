@@ -56,7 +56,7 @@ _MOVES: Final = (_UP, _DOWN, _PAGE_UP, _PAGE_DOWN, _HOME, _END)
 
 
 class Visit(NamedTuple):
-    """A screen that random keys open, after a tour of all screens.
+    """A screen that random keys open.
 
     Attributes:
         opening: Keys that open the screen from the overview.
@@ -102,6 +102,7 @@ class Player:
         faults: Number of faults toggled.
         recent_faults: The last faults since `heal`, oldest first.
         visit: The screen that is open.
+        tour: What is visited first.
         quit_key: The key that ends gpumon there, also if the screen before it has not closed yet.
 
     Args:
@@ -122,7 +123,7 @@ class Player:
         self._options = options
         self._random = source
         self._script: Iterator[str] = iter(())
-        self._tour = iter(VISITS)  # what a screen needs when it first opens belongs to the warm-up
+        self.tour: Iterator[Visit] = iter(())
         self._fault_due = 0.0
 
     def play(self, seconds: float) -> None:
@@ -177,7 +178,7 @@ class Player:
 
     def _next_key(self) -> str:
         while (key := next(self._script, None)) is None:
-            before, self.visit = self.visit, next(self._tour, None) or self._random.choice(VISITS)
+            before, self.visit = self.visit, next(self.tour, None) or self._random.choice(VISITS)
             self.quit_key = _INTERRUPT if _INTERRUPT in {before.quit_key, self.visit.quit_key} else "q"
             wandering = self._random.choices(self.visit.keys, k=self._random.randrange(8))
             self._script = iter((*self.visit.opening, *wandering, *self.visit.closing))
@@ -280,6 +281,7 @@ class Soak:
         results = self.results
         with self._opened() as terminal:
             player = Player(terminal, self._control, self._options, self._random)
+            player.tour = iter(VISITS)  # what a screen needs when it first opens belongs to the warm-up
             started = healed = time.monotonic()
             while time.monotonic() - started < 60 * self._options.minutes:
                 player.play(SAMPLE_SECONDS)
