@@ -29,6 +29,7 @@ from gpumon.errors.raised import (
     TracebackFrame,
     frame_at,
     message_at,
+    own_frame,
     raising_package,
 )
 from gpumon.errors.scan import LogBlock, RankLines
@@ -167,7 +168,7 @@ def _shape(prefix: str) -> str:
 
 def _cut(header: int, end: int, frames: Sequence[TracebackFrame], *, is_stopped: bool) -> Raised:
     """A traceback without its last line."""
-    own = next((frame for frame in reversed(frames) if frame.is_own), None)
+    own = own_frame(frames)
     name = "KeyboardInterrupt" if is_stopped else "Traceback without its last line"
     raising, package = frames[-1] if frames else None, raising_package(frames)
     return Raised(name, "", end - 1, header, end, own, raising, package, has_traceback=True)
@@ -202,7 +203,7 @@ def _raised(
     above = _above(rows, header)
     link = _link(rows, header, previous)
     before = rows.texts[header].partition(TRACEBACK)[0]
-    own = next((frame for frame in reversed(frames) if frame.is_own), None)
+    own = own_frame(frames)
     is_caught = has_sign("caught above", above) and (own is None or not has_sign("thread", above))  # others need it
     is_plain = (not before or "%|" in before) and not is_caught
     is_logged = _LOGGED.search(rows.lines[header]) is not None or (
