@@ -206,10 +206,9 @@ def _grade(failure: LogFailure, alone: set[int]) -> int:
         is_told = failure.is_report or (raised.frame is None and raised.class_name in _OTHER_END)
         if failure.is_echo or is_told or not (raised.message or raised.has_traceback):
             return _ECHO
-        if signs.is_of_script(failure.text):
-            return 2
         is_end = raised.is_uncaught and raised.name != _PANIC
-        return 0 if is_end or raised.link is Link.INNER or _is_fatal(failure) else 1 + raised.is_caught
+        is_survived = raised.is_caught or signs.is_of_script(failure.text)
+        return 0 if is_end or raised.link is Link.INNER or _is_fatal(failure) else 1 + is_survived
     if ended is not None:
         if ended.is_reason and ended.code not in _TEARDOWN_SIGNALS:
             return 4 if ended.code == _ABORTED else 1  # a library that aborts says why

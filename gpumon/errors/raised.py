@@ -104,7 +104,9 @@ CLASS: Final = (
 )
 EXCEPTION: Final = lazy_pattern(rf"(?:E {{3,7}}|Error: )?({CLASS})(?::\s|:?$)")
 FRAME: Final = sign("frame").pattern
-CELL: Final = lazy_pattern(r"File \S{1,300}:\d|Cell In|Input In \[|-{2,}> \d|\S{1,200}(?:\.py|>) in [\w<>.]{1,100}(?:\(.*)?$")
+CELL: Final = lazy_pattern(
+    r"File \S{1,300}:\d|Cell In|Input In \[|-{2,}> \d|\S{1,200}(?:\.py|>) in [\w<>.]{1,100}(?:\(.*)?$"
+)
 """A line that IPython writes at the left margin of a traceback."""
 _ARROW: Final = lazy_pattern(r"-{2,}> (\d{1,7}) (.*)")
 _LINES_TO_ARROW: Final = 12
