@@ -11,11 +11,12 @@ A condition consists of atoms, joined by `and`, `or`, `not` and parentheses:
     NAME                      a named condition, see `NAMED`
 """
 
+import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import nan
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from gpumon.errors.entry import Values
 from gpumon.errors.lazy_pattern import lazy_pattern
@@ -42,7 +43,6 @@ class Case(NamedTuple):
 _WITHOUT_PYTORCH: Final = frozenset({"JAX", "llama.cpp", "LMDeploy"})
 """Programs in whose processes fixes that call PyTorch cannot be applied."""
 _Test = Callable[[Case], bool]
-_Part = TypeVar("_Part")
 NAMED: Final[Mapping[str, _Test]] = {
     "only killed": lambda case: case.text.strip() == "Killed",
     "a model server": lambda case: named_program(case.program).ends_itself,
@@ -59,109 +59,85 @@ _COMPARISONS: Final[Mapping[str, Callable[[str, Sequence[str]], bool]]] = {
     "has": lambda value, wanted: any(map(value.__contains__, wanted)),
     "matches": lambda value, wanted: lazy_pattern(wanted[0]).fullmatch(value) is not None,
 }
-_TOKEN: Final = lazy_pattern(r'\s*("(?:[^"\\]|\\.)*"|[(),]|\{\w+\}|[^\s(),"]+|")')
-_JOINTS: Final = frozenset({"", "and", "or", ")", ","})
+_WORD: Final = r'(?:"(?:[^"\\]|\\.)*"|[^\s(),"]+)'
+_WORDS: Final = rf"({_WORD}(?:, {_WORD})*)"
+_ATOM: Final = lazy_pattern(
+    rf"(text|log) has {_WORDS}|(program|platform) {_WORDS}"
+    rf"|\{{(\w+)\}} (?:exists|(is|in|has|matches|[<>]) {_WORDS})|\b(?:{'|'.join(NAMED)})\b"
+)
 
 
-class FixCondition:
-    """A condition; called with a case, it says whether it holds.
+class Condition(NamedTuple):
+    """A condition, with the signs of a log and the programs for which it asks.
+
+    Attributes:
+        test: Whether it holds in a case.
+    """
+
+    test: _Test
+    signs: frozenset[str]
+    programs: frozenset[str]
+
+
+@lru_cache(maxsize=1024)
+def condition(text: str) -> Condition:
+    """Reads a condition, each text once: without its atoms, it is an expression of Python.
 
     Raises:
         ValueError: The text is not a condition.
     """
-
-    def __init__(self, text: str) -> None:
-        self.signs: list[str] = []
-        self.programs: list[str] = []
-        self._text = text
-        self._tokens = _TOKEN.findall(text)[::-1]
-        self._test = self._any()
-        if self._tokens:
-            raise self._error("not understood", self._tokens[-1])
-
-    def __call__(self, case: Case) -> bool:
-        """Whether it holds."""
-        return self._test(case)
-
-    def _error(self, why: str, word: str) -> ValueError:
-        return ValueError(f"{why}: {word!r} in {self._text!r}")
-
-    def _next(self) -> str:
-        return self._tokens[-1] if self._tokens else ""
-
-    def _take(self) -> str:
-        """The next token, without quotes."""
-        if not self._tokens:
-            raise self._error("incomplete", "")
-        token: str = self._tokens.pop()
-        return re.sub(r"\\([\"\\])", r"\1", token[1:-1]) if token.startswith('"') and len(token) > 1 else token
-
-    def _any(self) -> _Test:
-        parts = self._joined("or", self._all)
-        return parts[0] if len(parts) == 1 else lambda case: any(part(case) for part in parts)
-
-    def _all(self) -> _Test:
-        parts = self._joined("and", self._atom)
-        return parts[0] if len(parts) == 1 else lambda case: all(part(case) for part in parts)
-
-    def _joined(self, word: str, part: Callable[[], _Part]) -> list[_Part]:
-        """The parts between which a word stands."""
-        parts = [part()]
-        while self._next() == word:
-            self._take()
-            parts.append(part())
-        return parts
-
-    def _atom(self) -> _Test:
-        word = self._take()
-        if word == "not":
-            inner = self._atom()
-            return lambda case: not inner(case)
-        if word == "(":
-            inner = self._any()
-            if self._take() != ")":
-                raise self._error("a parenthesis is open", word)
-            return inner
-        if word.startswith("{"):
-            return self._comparison(word[1:-1])
-        return self._place(word)
-
-    def _place(self, word: str) -> _Test:
-        """What the log or its message has, where it is from, or a named condition."""
-        if word in {"text", "log"} and self._next() == "has":
-            self._take()
-            names = self._joined(",", self._take)
-            if word == "text":
-                return lambda case: any(name in case.text for name in names)
-            self.signs += names
-            return lambda case: not case.signs.isdisjoint(names)
-        if word in {"program", "platform"}:
-            names = self._joined(",", self._take)
-            self.programs += names if word == "program" else []
-            return lambda case: getattr(case, word) in names
-        while self._next() not in _JOINTS:
-            word += f" {self._take()}"
-        if word not in NAMED:
-            raise self._error("no condition", word)
-        return NAMED[word]
-
-    def _comparison(self, slot: str) -> _Test:
-        operator = self._take()
-        if operator == "exists":
-            return lambda case: slot in case.values
-        wanted = self._joined(",", self._take)
-        if operator in _COMPARISONS:
-            compared = _COMPARISONS[operator]
-            return lambda case: compared(str(case.values.get(slot, "")), wanted)
-        if operator not in {"<", ">"}:
-            raise self._error("no comparison", operator)
-        limit, sign = wanted[0], 1 if operator == ">" else -1
-        other = limit[1:-1] if limit.startswith("{") else ""
-        return lambda case: sign * _number(case.values.get(slot)) > sign * _number(case.values.get(other, limit))
+    atoms = list(_ATOM.finditer(text))
+    try:
+        expression = ast.parse(_ATOM.sub(lambda atom: f"_{atom.start()}", text), mode="eval").body
+        test = _joined(expression, {f"_{atom.start()}": _atom(atom) for atom in atoms})
+    except (KeyError, SyntaxError) as error:
+        raise ValueError(f"no condition: {error} in {text!r}") from None
+    signs = (_words(atom[2]) for atom in atoms if atom[1] == "log")
+    programs = (_words(atom[4]) for atom in atoms if atom[3] == "program")
+    return Condition(test, frozenset().union(*signs), frozenset().union(*programs))
 
 
-condition: Final = lru_cache(maxsize=1024)(FixCondition)
-"""Reads a condition, each text once."""
+def holds(text: str, case: Case) -> bool:
+    """Whether a condition holds in a case, as an empty one always does."""
+    return not text or condition(text).test(case)
+
+
+def _joined(node: ast.expr, atoms: Mapping[str, _Test]) -> _Test:
+    """What an expression of atoms says."""
+    if isinstance(node, ast.BoolOp):
+        of_all, parts = isinstance(node.op, ast.And), [_joined(part, atoms) for part in node.values]
+        return lambda case: (all if of_all else any)(part(case) for part in parts)
+    if isinstance(node, ast.UnaryOp):
+        inner = _joined(node.operand, atoms)
+        return lambda case: not inner(case)
+    return atoms[ast.unparse(node)]
+
+
+def _words(text: str) -> Sequence[str]:
+    """The words of a list, without their quotes."""
+    words = re.findall(_WORD, text)
+    return [re.sub(r"\\([\"\\])", r"\1", word[1:-1]) if word[0] == '"' else word for word in words]
+
+
+def _atom(atom: re.Match[str]) -> _Test:
+    """What the log or its message has, where it is from, how a value compares, or a named condition."""
+    has, texts, place, names, slot, operator, values = atom.groups()
+    wanted = _words(texts or names or values or "")
+    if has:
+        of_log = has == "log"
+        return lambda case: not case.signs.isdisjoint(wanted) if of_log else any(map(case.text.__contains__, wanted))
+    if place:
+        return lambda case: getattr(case, place) in wanted
+    if slot is None:
+        return NAMED[atom[0]]
+    if operator is None:
+        return lambda case: slot in case.values
+    if operator in _COMPARISONS:
+        compared = _COMPARISONS[operator]
+        return lambda case: compared(str(case.values.get(slot, "")), wanted)
+    limit, sign = wanted[0], 1 if operator == ">" else -1
+    other = limit.strip("{}")
+    return lambda case: sign * _number(case.values.get(slot)) > sign * _number(case.values.get(other, limit))
 
 
 def _number(value: int | str | None) -> float:

@@ -8,7 +8,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
-from gpumon.errors.conditions import Case, condition
+from gpumon.errors.conditions import Case, condition, holds
 from gpumon.errors.entry import Code, Fix, KnownError, Values
 from gpumon.errors.facts.messages import address
 from gpumon.errors.facts.platforms import NOTEBOOK, WINDOWS, for_notebook, for_windows, is_for_linux
@@ -60,8 +60,8 @@ def fixes_of(error: KnownError, case: Case) -> tuple[Fix, ...]:
 
     A fix that states what only another log shows would be false, and one for another reason does not help.
     """
-    holds = [not fix.when or condition(fix.when)(case) for fix in error.fixes]
-    pairs = list(zip(error.fixes, holds, strict=True))
+    permitted = [holds(fix.when, case) for fix in error.fixes]
+    pairs = list(zip(error.fixes, permitted, strict=True))
     first = [fix for fix, is_true in pairs if fix.is_first and is_true]
     is_decided = bool(first) and error.has_one_reason
     others = [
@@ -77,7 +77,7 @@ def fixes_of(error: KnownError, case: Case) -> tuple[Fix, ...]:
 
 def causes_of(error: KnownError, case: Case) -> tuple[str, ...]:
     """The causes that a log permits, most frequent first."""
-    return tuple(cause for when, cause in error.causes_when if condition(when)(case)) or error.causes
+    return tuple(cause for when, cause in error.causes_when if holds(when, case)) or error.causes
 
 
 def _for_platform(fixes: Iterable[Fix], platform: str) -> list[Fix]:

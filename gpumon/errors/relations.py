@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gpumon.errors.conditions import condition
+from gpumon.errors.conditions import holds
 from gpumon.errors.entry import ContextState
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match
@@ -48,7 +48,7 @@ def follows(failure: LogFailure, earlier: LogFailure) -> bool:
     if failure.match is None:
         return False
     case = case_of(failure.match.error, failure.match.text, failure.match.values)
-    ids = (error_id for error_id, when in failure.match.error.follows if not when or condition(when)(case))
+    ids = (error_id for error_id, when in failure.match.error.follows if holds(when, case))
     return earlier.match.error.id in ids
 
 

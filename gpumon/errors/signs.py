@@ -178,18 +178,16 @@ def is_information(line: str) -> bool:
 
 def is_last_word(line: str) -> bool:
     """Whether a line reads like what a program says when it gives up: only the end of a log shows that it did."""
-    return has_sign("last words", line) and not (
-        has_sign("warning", line) or is_information(line) or has_sign("metric", line)
-    )
+    return has_sign("last words", line) and not has_sign("warning", line)
 
 
 def says_why(line: str, message: str) -> bool:
     """Whether a line next to an error that has no entry may say more about it than the message does."""
     said = message.partition("\n")[0].partition(": ")[2][:_MAX_SAME]
     is_known = line.strip() in message or (said != "" and said in line)
-    if is_known or line[:1].isspace() or not has_sign("why", without_prefix(line)) or ended(line, line) is not None:
+    if is_known or line[:1].isspace() or not has_sign("why", without_prefix(line)):
         return False
-    return not (progress(line) or has_sign("warning", line) or has_information_level(line) or has_sign("metric", line))
+    return not (has_sign("warning", line) or has_information_level(line))
 
 
 def starts(text: str) -> bool:

@@ -74,21 +74,11 @@ def exceptions(block: LogBlock, notices: Iterable[int] = ()) -> list[Raised]:
     starts = list(accumulate((len(line) + 1 for line in rows.texts), initial=0))
     below: list[Raised] = []
     bare = [(_row_of(match, starts), match) for match in _ends_of(_BARE.finditer(text))]
-    mixed: set[int] = set()
-    open_header: int | None = None
-    headers = list(dict.fromkeys(_row_of(match, starts) for match in _ends_of(re.finditer(re.escape(TRACEBACK), text))))
-    for header in headers:
+    for header in dict.fromkeys(_row_of(match, starts) for match in _ends_of(re.finditer(re.escape(TRACEBACK), text))):
         item = _below_traceback(rows, header, below[-1] if below else None)
-        if item is not None and open_header is not None and _is_within(rows, open_header, header):
-            stop = next((row for row in headers if row > item.row), item.row + _MAX_STACK_LINES)
-            others = {row: end["name"] for row, end in bare if item.row < row < stop}
-            mixed |= others.keys()
-            is_mixed = any(name != item.name for name in others.values())
-            item = item._replace(frame=None, raising=None, package="") if is_mixed else item
-        open_header = header if item is None else None
         below += [] if item is None else [item]
     taken = {row for item in below for row in range(item.first_row, item.end_row)}
-    return sorted((*below, *_bare_exceptions(rows, bare, taken, mixed)), key=lambda item: item.row)
+    return sorted((*below, *_bare_exceptions(rows, bare, taken)), key=lambda item: item.row)
 
 
 def _without(rows: RankLines, notices: Iterable[int]) -> RankLines:
@@ -99,11 +89,6 @@ def _without(rows: RankLines, notices: Iterable[int]) -> RankLines:
         if not lines[row][:1].isspace() and not is_raised:
             lines[row] = texts[row] = ""
     return replace(rows, lines=lines, texts=texts)
-
-
-def _is_within(rows: RankLines, outer: int, header: int) -> bool:
-    """Whether a traceback starts among the frames of another one: two threads print at once, line by line."""
-    return outer in rows.of_rank(header) and all(line[:1].isspace() for line in rows.lines[outer + 1 : header])
 
 
 def _ends_of(matches: Iterable[re.Match[str]]) -> list[re.Match[str]]:
@@ -154,11 +139,7 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
         is_below_body = False
         if foreign > _MAX_FOREIGN_LINES:
             return None
-    behind = zip(rows.positions, rows.lines, strict=True)
-    is_end = end == rank.stop and not any(place > rows.positions[end - 1] and line.strip() for place, line in behind)
-    is_stopped = rows.lines[header].startswith("^C")  # as a terminal shows where ctrl+c was pressed
-    is_cut = is_end and not foreign and (bool(frames) or is_stopped)
-    return _cut(header, end, frames, is_stopped=is_stopped) if is_cut else None
+    return _cut(header, end, frames) if end == rank.stop and not foreign and frames else None
 
 
 def _shape(prefix: str) -> str:
@@ -166,12 +147,12 @@ def _shape(prefix: str) -> str:
     return prefix.translate(_DIGITS)
 
 
-def _cut(header: int, end: int, frames: Sequence[TracebackFrame], *, is_stopped: bool) -> Raised:
+def _cut(header: int, end: int, frames: Sequence[TracebackFrame]) -> Raised:
     """A traceback without its last line."""
-    own = own_frame(frames)
-    name = "KeyboardInterrupt" if is_stopped else "Traceback without its last line"
-    raising, package = frames[-1] if frames else None, raising_package(frames)
-    return Raised(name, "", end - 1, header, end, own, raising, package, has_traceback=True)
+    name = "Traceback without its last line"
+    return Raised(
+        name, "", end - 1, header, end, own_frame(frames), frames[-1], raising_package(frames), has_traceback=True
+    )
 
 
 def _goes_on(rows: RankLines, row: int, end: int, base: int) -> bool:
@@ -181,8 +162,7 @@ def _goes_on(rows: RankLines, row: int, end: int, base: int) -> bool:
         rest = rows.lines[other][base:]
         if TRACEBACK in rest:
             return False
-        is_indented = rest[:1].isspace()
-        if (is_indented and (is_warning or FRAME.search(rest))) or (is_warning and EXCEPTION.match(rest)):
+        if rest[:1].isspace() and (is_warning or FRAME.search(rest)):
             return True
     return False
 
@@ -207,7 +187,7 @@ def _raised(
     is_caught = has_sign("caught above", above) and (own is None or not has_sign("thread", above))  # others need it
     is_plain = (not before or "%|" in before) and not is_caught
     is_logged = _LOGGED.search(rows.lines[header]) is not None or (
-        _REPORTED.search(above) is not None and link is Link.NONE and not rows.lines[header].startswith("[rank")
+        _REPORTED.search(above) is not None and link is Link.NONE
     )
     outermost = not frames or (has_sign("outermost", frames[0].function) and frames[0].file != "<string>")
     script = next((frame for frame in frames if not frame.function.startswith("_run_")), None)  # below that of -m
@@ -246,9 +226,7 @@ def _link(rows: RankLines, header: int, previous: Raised | None) -> Link:
     if DIRECT in above or DURING in above:
         return Link.DIRECT if DIRECT in above else Link.DURING
     above = "\n".join(rows.texts[max(header - 4, previous.row + 1) : header])
-    is_inner = is_inner or sign("inner").pattern.search(above) is not None
-    is_inner = is_inner or sign("repeats").pattern.search(f"{previous.name}: {previous.message}") is not None
-    return Link.INNER if is_inner else Link.NONE
+    return Link.INNER if is_inner or has_sign("inner", above) else Link.NONE
 
 
 def _frames_above(rows: RankLines, row: int, lines: int) -> range:
@@ -260,9 +238,9 @@ def _frames_above(rows: RankLines, row: int, lines: int) -> range:
 
 
 def _bare_exceptions(
-    rows: RankLines, matches: Iterable[tuple[int, re.Match[str]]], taken: set[int], mixed: set[int]
+    rows: RankLines, matches: Iterable[tuple[int, re.Match[str]]], taken: set[int]
 ) -> Iterator[Raised]:
-    """Exceptions whose traceback the log does not have, and those of C++; of mixed ones, no frame is certain."""
+    """Exceptions whose traceback the log does not have, and those of C++."""
     last_end = 0
     for row, match in matches:
         if row < last_end or row in taken:
@@ -282,7 +260,6 @@ def _bare_exceptions(
         near = range(last_end, min(rows.of_rank(row).stop, last_end + _MAX_STACK_LINES))  # innermost frame first
         if not match["fatal"]:  # an error of syntax has its place above it
             near = _frames_above(rows, row, _LINES_OF_SYNTAX if is_syntax else _LINES_OF_PLACE)
-        near = range(0) if row in mixed else near
         frames = [frame for other in near if (frame := frame_at(rows.texts[other], rows, other, 0)) is not None]
         own = next((frame for frame in frames if frame.is_own), None)
         is_script = is_syntax and own is not None

@@ -310,15 +310,6 @@ def test_a_notice_is_a_hint_only_with_evidence() -> None:
     assert other.otherwise is None or "may be the reason" not in other.otherwise.text
 
 
-def test_no_frame_of_interleaved_tracebacks_is_taken_for_the_other() -> None:
-    one, other = (
-        traceback("ValueError: one"),
-        traceback("KeyError: 'two'", code="y = rows[key]").replace("train", "data"),
-    )
-    mixed = "\n".join(line for pair in zip(one.splitlines(), other.splitlines(), strict=True) for line in pair)
-    assert [failure.frame for failure in read_log(mixed).open] == [None, None]
-
-
 def test_the_process_that_holds_the_memory_is_named() -> None:
     held = "Process 4711 has 40.00 GiB memory in use. "
     text = _OOM.replace("79.11 GiB", "120.00 GiB").replace("Of the", f"{held}Of the")
