@@ -17,6 +17,7 @@ from gpumon.errors.raised import EXCEPTION
 from gpumon.errors.ranks import comparison
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, NumberedLine
 from gpumon.errors.relations import may_lead_to, shares_name
+from gpumon.errors.renamed import renamed
 
 _MAX_NOTICES: Final = 4
 _MAX_NAME: Final = 24
@@ -67,7 +68,7 @@ def answer_of(reading: LogReading, cause: Cause | None, name: str) -> LogAnswer:
     name = short_path(root.source) if root.source else name
     name = name if len(name) <= _MAX_NAME else f"…{name[1 - _MAX_NAME :]}"
     steps = _steps(root, [notice for notice in cause.ignored if notice.line >= reading.runs[-1].first_line])
-    steps[:0] = _quoted(_said_by_links(cause))
+    steps[:0] = renamed(root) or _quoted(_said_by_links(cause))
     compared = comparison(reading.works, reading.ranks) if cause.is_echo else None
     if compared is not None:
         text = f"Find what {compared.ranks} did instead: read its lines, or its stack while it hangs."

@@ -34,6 +34,8 @@ _CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
 _PANIC: Final = "panic"
 """How Go ends a program, such as the runner of Ollama: its library has printed why before."""
 _SEVERAL: Final = 2
+_MAX_HEAD: Final = 24
+"""Characters with which messages of a shell or a tool about the same begin."""
 _SAYS_CAUSE: Final = frozenset({FailureKind.KNOWN, FailureKind.RAISED, FailureKind.REPORTED, FailureKind.LOGGED})
 
 _ECHO: Final = 3
@@ -128,7 +130,7 @@ def _with_own_frame(root: LogFailure, first: LogFailure, failures: Sequence[LogF
         return root
     links = _links(root if root.is_raised else first, failures)
     place = links.index(root) if root.is_raised else 0
-    frames = (link.raised.frame for link in (*links[place:], *reversed(links[:place])))
+    frames = (link.raised.frame for link in (*links[place:], *reversed(links[:place]), first))
     return replace(root, raised=root.raised._replace(frame=next(filter(None, frames), None)))
 
 
@@ -205,7 +207,8 @@ def _grade(failure: LogFailure, alone: set[int]) -> int:
         if failure.is_echo or is_told or not (raised.message or raised.has_traceback):
             return _ECHO
         is_end = raised.is_uncaught and raised.name != _PANIC
-        return 0 if is_end or raised.link is Link.INNER or _is_fatal(failure) else 1 + raised.is_caught
+        is_survived = raised.is_caught or signs.is_of_script(failure.text)
+        return 0 if is_end or raised.link is Link.INNER or _is_fatal(failure) else 1 + is_survived
     if ended is not None:
         if ended.is_reason and ended.code not in _TEARDOWN_SIGNALS:
             return 4 if ended.code == _ABORTED else 1  # a library that aborts says why
@@ -223,8 +226,10 @@ def _first(candidates: Sequence[LogFailure], failed_first: int | None) -> LogFai
     """The earliest failure: by time where that is known, else by the launcher's word, else by line."""
     own = [failure for failure in candidates if failure.rank is not None and failure.rank == failed_first]
     ordered = own or candidates
-    lasting = [failure for failure in ordered if not signs.is_of_shell(failure.text)]
-    first = (lasting or ordered[-1:])[0]
+    of_script = [item for item in ordered if signs.is_of_script(item.text)]
+    lasting = [item for item in ordered if item not in of_script]
+    same = (item for item in ordered if item.text[:_MAX_HEAD] == ordered[-1].text[:_MAX_HEAD])
+    first = lasting[0] if lasting else next(same)
     for other in candidates:
         if _is_earlier(other, first):
             first = other

@@ -55,7 +55,7 @@ class Raised(NamedTuple):
         row: The index of its last line, with the class, in the lines by rank.
         first_row: The index of the first line of its traceback.
         end_row: The index behind its message.
-        frame: The innermost frame in the user's own code.
+        frame: The innermost frame in the user's own code, apart from one that only checks values.
         entry: The outermost frame.
         package: The installed package whose code raised it, on its own or through PyTorch; empty if none did.
         is_uncaught: Whether it ended its thread or process, as far as its form shows.
@@ -104,7 +104,9 @@ CLASS: Final = (
 )
 EXCEPTION: Final = lazy_pattern(rf"(?:E {{3,7}}|Error: )?({CLASS})(?::\s|:?$)")
 FRAME: Final = sign("frame").pattern
-CELL: Final = lazy_pattern(r"File \S{1,300}:\d|Cell In|-{2,}> \d|\S{1,200}(?:\.py|>) in [\w<>.]{1,100}(?:\(.*)?$")
+CELL: Final = lazy_pattern(
+    r"File \S{1,300}:\d|Cell In|Input In \[|-{2,}> \d|\S{1,200}(?:\.py|>) in [\w<>.]{1,100}(?:\(.*)?$"
+)
 """A line that IPython writes at the left margin of a traceback."""
 _ARROW: Final = lazy_pattern(r"-{2,}> (\d{1,7}) (.*)")
 _LINES_TO_ARROW: Final = 12
@@ -126,6 +128,8 @@ def message_at(rows: RankLines, row: int, start: int, first_row: int) -> tuple[s
     above = rows.texts[max(rank.start, first_row - LINES_ABOVE) : first_row]
     heads = {text.partition(" ")[0] for text in above} - _COMMON_HEADS
     parts = [rows.texts[row].strip()[start:].strip()]
+    if not parts[0]:
+        heads.clear()  # the lines below are the message, even if a supervisor printed it before
     is_framed = has_sign("framed", parts[0])
     stop = min(rank.stop, row + (MAX_TRACEBACK_LINES if is_framed else MAX_MESSAGE_LINES))
     end, has_prefix = row + 1, _has_prefix(rows, row)
@@ -185,6 +189,13 @@ def frame_at(stripped: str, rows: RankLines, row: int, base: int) -> TracebackFr
         safe_text(code, MAX_TEXT) if is_code else "",
         not has_sign("library", file),
     )
+
+
+def own_frame(frames: Sequence[TracebackFrame]) -> TracebackFrame | None:
+    """The innermost frame in the user's own code, or its caller if it only checks values and refuses them."""
+    own = [frame for frame in frames if frame.is_own]
+    is_check = bool(own) and own[-1].code.startswith(("raise ", "assert ")) and has_sign("check", own[-1].function)
+    return own[-1 - (is_check and len(own) > 1)] if own else None
 
 
 def raising_package(frames: Sequence[TracebackFrame]) -> str:

@@ -151,6 +151,11 @@ def is_of_shell(text: str) -> bool:
     return (": line " in text and sign("reported").pattern.match(text) is not None) or ": can't open file " in text
 
 
+def is_of_script(text: str) -> bool:
+    """Whether a shell, a tool or conda says it, after which a script goes on with its next line."""
+    return is_of_shell(text) or sign("tool").pattern.match(text) is not None or has_sign("script goes on", text)
+
+
 @lru_cache(maxsize=_CACHED_LINES)
 def is_success(line: str) -> bool:
     """Whether a line says that the run, or its last process, ended well."""

@@ -29,6 +29,7 @@ from gpumon.errors.raised import (
     TracebackFrame,
     frame_at,
     message_at,
+    own_frame,
     raising_package,
 )
 from gpumon.errors.scan import LogBlock, RankLines
@@ -148,8 +149,10 @@ def _shape(prefix: str) -> str:
 
 def _cut(header: int, end: int, frames: Sequence[TracebackFrame]) -> Raised:
     """A traceback without its last line."""
-    name, own = "Traceback without its last line", next((frame for frame in reversed(frames) if frame.is_own), None)
-    return Raised(name, "", end - 1, header, end, own, frames[-1], raising_package(frames), has_traceback=True)
+    name = "Traceback without its last line"
+    return Raised(
+        name, "", end - 1, header, end, own_frame(frames), frames[-1], raising_package(frames), has_traceback=True
+    )
 
 
 def _goes_on(rows: RankLines, row: int, end: int, base: int) -> bool:
@@ -180,7 +183,7 @@ def _raised(
     above = _above(rows, header)
     link = _link(rows, header, previous)
     before = rows.texts[header].partition(TRACEBACK)[0]
-    own = next((frame for frame in reversed(frames) if frame.is_own), None)
+    own = own_frame(frames)
     is_caught = has_sign("caught above", above) and (own is None or not has_sign("thread", above))  # others need it
     is_plain = (not before or "%|" in before) and not is_caught
     is_logged = _LOGGED.search(rows.lines[header]) is not None or (

@@ -60,7 +60,7 @@ FULL = MemoryMessage(asked=8 * GIB, total=80 * GIB, free=GIB, own=79 * GIB, allo
         (NEW.replace("capacity", "capacty"), READ_NEW),
         (NEW.replace("has 36.00", "has 17179869184.00"), replace(READ_NEW, own=None)),
         (OLD, READ_OLD),
-        (OLD.replace(" reserved in total by PyTorch", " cached"), READ_OLD),
+        (OLD.replace("6.50 GiB reserved in total by PyTorch", "512.00 MiB cached"), READ_OLD),
         (ASYNC, READ_ASYNC),
     ],
 )

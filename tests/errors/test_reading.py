@@ -269,7 +269,7 @@ def test_the_words_of_a_message_are_the_advice(message: str, quote: str) -> None
     ("line", "advice"),
     [
         ("fit.py: error: unrecognized arguments: --lr 1", "Remove --lr 1 from the command, or let fit.py accept it."),
-        ("fit.py: error: argument --n: expected one argument", "Pass a value after --n."),
+        ("fit.py: error: argument --n: expected one argument", "Pass a value after --n: none was given"),
         ("run.sh: line 3: 41 Segmentation fault (core dumped) Rscript a.R", "debugger: Rscript a.R"),
     ],
 )
