@@ -246,7 +246,7 @@ def _clean(data: bytes, first_number: int) -> LogBlock:
         if typographic in text:
             text = text.replace(typographic, plain)
     if "\\" in text:
-        text = "\n".join(map(_unescaped, text.split("\n"))) if _WINDOWS_PATH.search(text) else _unescaped(text)
+        text = "\n".join([_unescaped(line) if "\\" in line else line for line in text.split("\n")])
     numbers, lines = _numbered_lines(text.replace("\r\n", "\n").removesuffix("\n"), first_number) if text else ([], [])
     if _CUT_FRAME.search(text) is not None:
         numbers, lines = _unwrapped(numbers, lines, 1 if b"NativeCommandError" in data else _MIN_CUT)
@@ -281,11 +281,10 @@ def _unwrapped(numbers: Sequence[int], lines: Sequence[str], min_cut: int) -> tu
     return [number for number, _ in pairs], [line for _, line in pairs]
 
 
-def _unescaped(text: str) -> str:
-    """The text with its escaped line ends as carriage returns, unless it has a path of Windows."""
-    if _WINDOWS_PATH.search(text):
-        return text
-    return _ESCAPED_LINE_END.sub("\r", text.replace(r"\r\n", r"\n"))
+def _unescaped(line: str) -> str:
+    """The line with its escaped line ends as carriage returns, unless it has a path of Windows."""
+    is_path = _WINDOWS_PATH.search(line) is not None
+    return line if is_path else _ESCAPED_LINE_END.sub("\r", line.replace(r"\r\n", r"\n"))
 
 
 def _without_record(line: str) -> str:
