@@ -129,6 +129,7 @@ def _values(root: LogFailure) -> dict[str, str]:
     if attribute is not None:
         owner = re.search(rf"([A-Za-z_][\w.]*)\.{attribute[1]}\b", code)
         values["object"] = "" if owner is None else owner[1]
+        values["called"] = attribute[1] if f".{attribute[1]}(" in code else ""
         values["method" if f"{attribute[1]}(" in code else "member"] = (
             attribute[1] if values["object"] == "self" else ""
         )
