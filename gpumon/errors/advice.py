@@ -79,8 +79,7 @@ def _of_report(root: LogFailure, ignored: Sequence[Notice]) -> Advice:
             return _filled(advice, values)
     told = _with_class(root)
     if told is not None:
-        advice, values, _ = _row(told)
-        return _filled(advice, values)
+        return _filled(*_row(told)[:2])
     first = next((notice for notice in ignored if notice.match is None and has_sign("error word", notice.title)), None)
     if first is not None:
         return Advice(f"Correct what line {first.line:,} reports, the first error: {first.title.strip()[:_MAX_QUOTE]}")
@@ -122,6 +121,8 @@ def _values(root: LogFailure) -> dict[str, str]:
     values["raiser"] = f"{short_path(raising.file)}:{raising.line}" if raising.line and raising != frame else ""
     values["asserted"] = raising.code.removeprefix("assert ") if raising.code.startswith("assert ") else ""
     is_given = raised.name == "ModuleNotFoundError" and raised.package not in message  # such as the name of an app
+    missing = _MODULE.match(message)
+    values["known"] = "" if missing is None else package_of(missing["module"])
     values["broken"] = raised.package if raised.frame is None and not is_given else ""
     attribute = _ATTRIBUTE.search(message)
     if attribute is not None:

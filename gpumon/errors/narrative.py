@@ -128,12 +128,12 @@ def _other_match(match: Match) -> str:
 
 def _unknown_sections(explanation: Explanation) -> Iterator[Section]:
     """The last unknown error of a log; for a log without errors, its last lines."""
-    error = explanation.unknown
+    error, reading = explanation.unknown, explanation.reading
     if error is None:
         why = "The log also contains no other error: no traceback, no crash, and no line of the level ERROR."
-        why = why if explanation.last_lines else "The log is empty."
-        yield Section(f"No known error in {counted(explanation.lines, 'line')}", (paragraph(why),))
-        heading, lines, steps = "Its last lines", explanation.last_lines, shared_fixes("unknown-no-error")
+        why = why if reading.last_lines else "The log is empty."
+        yield Section(f"No known error in {counted(reading.lines, 'line')}", (paragraph(why),))
+        heading, lines, steps = "Its last lines", tuple(reading.last_lines), shared_fixes("unknown-no-error")
         request = "If the log contains an error that gpumon does not recognize, open an issue, and attach:"
     else:
         place = [paragraph(_position_text(error.line, error.rank, error.timestamp))]

@@ -16,6 +16,7 @@ from gpumon.errors.memory import MemoryCause, cause_sentence, memory_sentence, m
 from gpumon.errors.oom_cause import IdleMemory, OomFindings
 from gpumon.errors.prefixes import ClockKind, Timestamp
 from gpumon.errors.rank import case_of, fixes_of
+from gpumon.errors.reading import LogReading
 
 _MAX_CALLS: Final = 8
 OUT_OF_MEMORY: Final = "oom"
@@ -48,7 +49,7 @@ def explain_oom(file: OomFile) -> Explanation:
         memory=findings.message,
         oom_report=report,
     )
-    return Explanation((match,), answer_to_report(match, report), 1)
+    return Explanation((match,), answer_to_report(match, report), LogReading(lines=1))
 
 
 def _error(findings: OomFindings) -> KnownError:

@@ -50,7 +50,8 @@ class RunReader:
         self._reading = reading
         self._open = OpenFailures(reading.ranks)
         self._start = 1
-        self._reached: dict[tuple[int | None, str], int] = {}
+        self._reached: dict[tuple[int | None, str], int | None] = {}
+        self._before: Sequence[tuple[int | None, str]] = ()
         self._first_lines: set[str] | None = None
         self._again: set[str] = set()
         self._characters = 0
@@ -134,7 +135,9 @@ class RunReader:
         if self._is_of_next_run(failure):
             self._restart(failure.first_line)
         if not self._open.items and failure.kind not in {FailureKind.LOGGED, FailureKind.REPORTED}:
-            self._look_back(block, position)
+            self._reached.clear()
+            near = slice(max(0, position - _LINES_BACK), position + 1)
+            self._before = list(zip(block.ranks[near], block.lines[near], strict=True))[::-1]
         self._open.add(with_surroundings(failure, block, place), key, self._offset(block, position))
 
     def _is_of_next_run(self, failure: LogFailure) -> bool:
@@ -156,13 +159,13 @@ class RunReader:
         item.failure = replace(item.failure, matches=(with_values(first, failure.matches[0]), *others))
         return True
 
-    def _look_back(self, block: LogBlock, position: int) -> None:
-        """Remembers how far the run was before a failure, so that a repeated line is no progress."""
-        self._reached.clear()
-        for index in range(max(0, position - _LINES_BACK), position + 1):
-            step = signs.progress(block.lines[index])
-            if step is not None and step.number is not None:
-                self._reached[block.ranks[index], step.key] = step.number
+    def _number_before(self, rank: int | None, key: str) -> int | None:
+        """How far a rank was, also before the first failure, so that a repeated line is no progress."""
+        if (rank, key) not in self._reached:
+            steps = (signs.progress(line) for of, line in self._before if of == rank)
+            same = (step.number for step in steps if step is not None and step.key == key)
+            self._reached[rank, key] = next((number for number in same if number is not None), None)
+        return self._reached[rank, key]
 
     def _read_line(self, block: LogBlock, position: int) -> None:
         """Reads a line behind failures."""
@@ -200,7 +203,7 @@ class RunReader:
             self._restart(number)  # torchrun says that a rank failed and ends all others, so other ones do this
             return
         if step.number is not None:
-            before = self._reached.get((rank, step.key))
+            before = self._number_before(rank, step.key)
             is_again = before is not None and step.number <= 1 < before and step.key != "bar"
             if is_again and self._open.has_ended:
                 self._restart(number)
@@ -236,6 +239,7 @@ class RunReader:
             self._reading.runs.append(Run(self._start, number - 1, self._open.items[0].failure))
         self._open.clear()
         self._reached.clear()
+        self._before = ()
         self._again.clear()
         self._start = number
         self._reading.first_failed_rank = None
