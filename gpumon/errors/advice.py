@@ -75,8 +75,7 @@ def _of_report(root: LogFailure, ignored: Sequence[Notice]) -> Advice:
     for row in table("gpumon.errors", "reports"):
         form, _, advice = row.partition(" => ")
         match = lazy_pattern(form).search(root.text)
-        values = known if match is None else {**known, **match.groupdict()}
-        if match is not None and _has_all(advice, values):
+        if match is not None and _has_all(advice, values := known | match.groupdict()):
             return _filled(advice, values)
     told = _with_class(root)
     if told is not None:
@@ -200,6 +199,5 @@ def exit_meaning(code: int) -> tuple[str, str]:
     """What an exit code or a signal means, and what to do."""
     rows = (row.split(": ", 2) for row in table("gpumon.errors", "exits"))
     ended = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
-    default = [ended, "Read the lines above it: the program ended itself with this code, and may say why."]
-    meaning, advice = next((row[1:] for row in rows if row[0] == str(code)), default)
-    return meaning, advice.replace("{run}", "python train.py")
+    default = ended, "Read the lines above it: the program ended itself with this code, and may say why."
+    return next(((meaning, advice) for name, meaning, advice in rows if name == str(code)), default)
