@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from enum import Enum
+from typing import Final, NamedTuple
 
 from gpumon.core.text_table import table
 from gpumon.core.units import counted
@@ -16,7 +17,6 @@ from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.raised import TracebackFrame
 from gpumon.errors.rank import PLACES, case_of, fixes_of
 from gpumon.errors.reading import LogFailure, NumberedLine
-from gpumon.errors.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
 
 FIXES: Final = "How to fix it, best first"
 NEXT_STEPS: Final = "What to do next"
@@ -25,6 +25,43 @@ NEXT_STEPS: Final = "What to do next"
 _ROWS: Final = [row.split(" | ", 2) for row in table("gpumon.errors", "kinds")]
 KIND_SENTENCES: Final = {kind: sentence for kind, sentence, *_ in _ROWS}
 _KINDS: Final = [(kind, lazy_pattern(pattern, re.IGNORECASE)) for kind, _, *patterns in _ROWS for pattern in patterns]
+
+
+class BlockKind(Enum):
+    """How a block of text is laid out: code is never wrapped, a row is a name and a value, separated by a tab."""
+
+    PARAGRAPH = "paragraph"
+    ITEM = "item"
+    CODE = "code"
+    QUOTE = "quote"
+    ROW = "row"
+
+
+class TextBlock(NamedTuple):
+    """A block of text."""
+
+    kind: BlockKind
+    text: str
+
+
+class Section(NamedTuple):
+    """A heading and the blocks below it."""
+
+    heading: str
+    blocks: tuple[TextBlock, ...]
+
+
+def paragraph(text: str) -> TextBlock:
+    """A paragraph."""
+    return TextBlock(BlockKind.PARAGRAPH, text)
+
+
+def fix_blocks(fixes: Iterable[Fix]) -> Iterator[TextBlock]:
+    """A list of fixes, each with its code."""
+    for fix in fixes:
+        yield TextBlock(BlockKind.ITEM, fix.text)
+        if fix.code:
+            yield TextBlock(BlockKind.CODE, fix.code)
 
 
 def sections(explanation: Explanation) -> list[Section]:
