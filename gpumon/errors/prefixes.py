@@ -5,10 +5,11 @@ start of a line matches.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from enum import Enum, auto
 from functools import lru_cache
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from gpumon.errors.lazy_pattern import lazy_pattern
@@ -126,15 +127,15 @@ def without_prefix(line: str) -> str:
     return _WITHOUT_RANKS.split(f"\n{line}", maxsplit=1)[1]
 
 
-def may_have_timestamp(line: str) -> bool:
-    """Whether the start of a line has digits that stand as those of a timestamp do; all of them have such."""
-    return _CLOCK_DIGITS.search(line, 0, _MAX_TIMESTAMP_END) is not None
+def may_have_timestamps(lines: Iterable[str]) -> list[re.Match[str] | None]:
+    """For each line, digits in its start that stand as those of a timestamp do; all of them have such."""
+    return list(map(_CLOCK_DIGITS.search, lines, repeat(0), repeat(_MAX_TIMESTAMP_END)))
 
 
 @lru_cache(maxsize=_CACHED_TIMESTAMPS)
 def timestamp_of(line: str) -> Timestamp | None:
     """The timestamp at the start of a line, or None."""
-    if not may_have_timestamp(line):
+    if may_have_timestamps([line]) == [None]:
         return None
     head = _BUILD_DATE.sub("", line[:_MAX_TIMESTAMP_END])
     for clock, pattern in _TIMESTAMPS:

@@ -219,7 +219,7 @@ def raising_package(frames: Sequence[TracebackFrame]) -> str:
     for frame in reversed(frames):
         match = _PACKAGE.search(frame.file)
         package = "" if match is None else match[1]
-        is_passed_on = package in {"", "torch"} or "__getattr" in frame.function or _FORWARDS.search(frame.code)
+        is_passed_on = package in {"", "torch", "tqdm"} or "__getattr" in frame.function or _FORWARDS.search(frame.code)
         if frame.is_own or not is_passed_on:
             return package
     return ""

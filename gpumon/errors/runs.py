@@ -37,6 +37,8 @@ _FIRST_LINES: Final = 20
 _MIN_LETTERS: Final = 8
 """Letters of a first line that differs from those of other programs."""
 _MIN_AGAIN: Final = 2
+_LINES_OF_START: Final = 4
+_ENDING: Final = "Killing subprocess "
 _MAX_PASTED_LINES: Final = 12
 _MAX_LINES_BEFORE: Final = 512
 
@@ -48,9 +50,10 @@ class RunReader:
         self._reading = reading
         self._open = OpenFailures(reading.ranks)
         self._start = 1
-        self._reached: dict[tuple[int | None, str], int] = {}
+        self._reached: dict[tuple[int | None, str], int | None] = {}
+        self._before: Sequence[tuple[int | None, str]] = ()
         self._first_lines: set[str] | None = None
-        self._again = 0
+        self._again: set[str] = set()
         self._characters = 0
 
     def add(self, block: LogBlock, failures: Sequence[FailureLines]) -> None:
@@ -113,6 +116,9 @@ class RunReader:
         key = (failure.kind, raised.name, failure.match.error.id if failure.match else known, failure.rank)
         count = self._open.counts[key]
         self._open.counts[key] += 1
+        if count >= _MAX_ECHOED and raised.is_of_script and raised.is_uncaught and not self._reading.ranks:
+            self._restart(failure.first_line)  # a script that is started again and again
+            count = 0
         is_continued = bool(count) and failure.kind is FailureKind.KNOWN and self._continues(failure, key)
         if is_continued or count >= _MAX_ECHOED or len(self._open.items) >= MAX_OPEN:
             return
@@ -129,7 +135,9 @@ class RunReader:
         if self._is_of_next_run(failure):
             self._restart(failure.first_line)
         if not self._open.items and failure.kind not in {FailureKind.LOGGED, FailureKind.REPORTED}:
-            self._look_back(block, position)
+            self._reached.clear()
+            near = slice(max(0, position - _LINES_BACK), position + 1)
+            self._before = list(zip(block.ranks[near], block.lines[near], strict=True))[::-1]
         self._open.add(with_surroundings(failure, block, place), key, self._offset(block, position))
 
     def _is_of_next_run(self, failure: LogFailure) -> bool:
@@ -151,13 +159,13 @@ class RunReader:
         item.failure = replace(item.failure, matches=(with_values(first, failure.matches[0]), *others))
         return True
 
-    def _look_back(self, block: LogBlock, position: int) -> None:
-        """Remembers how far the run was before a failure, so that a repeated line is no progress."""
-        self._reached.clear()
-        for index in range(max(0, position - _LINES_BACK), position + 1):
-            step = signs.progress(block.lines[index])
-            if step is not None and step.number is not None:
-                self._reached[block.ranks[index], step.key] = step.number
+    def _number_before(self, rank: int | None, key: str) -> int | None:
+        """How far a rank was, also before the first failure, so that a repeated line is no progress."""
+        if (rank, key) not in self._reached:
+            steps = (signs.progress(line) for of, line in self._before if of == rank)
+            same = (step.number for step in steps if step is not None and step.key == key)
+            self._reached[rank, key] = next((number for number in same if number is not None), None)
+        return self._reached[rank, key]
 
     def _read_line(self, block: LogBlock, position: int) -> None:
         """Reads a line behind failures."""
@@ -181,10 +189,12 @@ class RunReader:
 
     def _starts(self, block: LogBlock, position: int) -> bool:
         """Whether a program is started: a shell says so, or a log without ranks begins again with its first lines."""
+        if any(text.startswith(_ENDING) for text in block.texts[position + 1 : position + 1 + _LINES_OF_START]):
+            return False  # a launcher wrote both when it ended, from its buffer
         shape = _shape(block.texts[position])
         is_again = not self._reading.ranks and shape in (self._first_lines or ())
-        self._again += is_again and sum(map(str.isalpha, shape)) >= _MIN_LETTERS
-        return self._again >= _MIN_AGAIN or (self._open.has_ended and signs.starts(block.texts[position]))
+        self._again.update((shape,) if is_again and sum(map(str.isalpha, shape)) >= _MIN_LETTERS else ())
+        return len(self._again) >= _MIN_AGAIN or (self._open.has_ended and signs.starts(block.texts[position]))
 
     def _progress(self, step: signs.WorkLine, block: LogBlock, position: int) -> None:
         number, rank = block.numbers[position], block.ranks[position]
@@ -193,7 +203,7 @@ class RunReader:
             self._restart(number)  # torchrun says that a rank failed and ends all others, so other ones do this
             return
         if step.number is not None:
-            before = self._reached.get((rank, step.key))
+            before = self._number_before(rank, step.key)
             is_again = before is not None and step.number <= 1 < before and step.key != "bar"
             if is_again and self._open.has_ended:
                 self._restart(number)
@@ -229,7 +239,8 @@ class RunReader:
             self._reading.runs.append(Run(self._start, number - 1, self._open.items[0].failure))
         self._open.clear()
         self._reached.clear()
-        self._again = 0
+        self._before = ()
+        self._again.clear()
         self._start = number
         self._reading.first_failed_rank = None
         self._reading.works.clear()

@@ -18,7 +18,7 @@ from typing import Final
 
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.patterns import LetterWords
-from gpumon.errors.prefixes import may_have_timestamp, split_prefixes, timestamp_of
+from gpumon.errors.prefixes import may_have_timestamps, split_prefixes, timestamp_of
 
 BLOCK_BYTES: Final = 1 << 20
 MAX_BLOCK_LINES: Final = 1 << 16
@@ -141,9 +141,14 @@ class LogBlock:
         """The lines of a part that have a timestamp."""
         if part not in self._stamped:
             lines = range(max(0, part * STAMPED_LINES), min(len(self.lines), (part + 1) * STAMPED_LINES))
-            stamped = filter(lambda index: may_have_timestamp(self.lines[index]), lines)
-            self._stamped[part] = [index for index in stamped if timestamp_of(self.lines[index]) is not None]
+            may_be = filter(self.may_be_stamped.__getitem__, lines)
+            self._stamped[part] = [index for index in may_be if timestamp_of(self.lines[index]) is not None]
         return self._stamped[part]
+
+    @cached_property
+    def may_be_stamped(self) -> Sequence[object]:
+        """For each line, something true if it has digits that stand as those of a timestamp do."""
+        return may_have_timestamps(self.lines)
 
     @cached_property
     def _stamped(self) -> dict[int, list[int]]:
@@ -164,7 +169,7 @@ class LogBlock:
         positions: dict[int | None, list[int]] = defaultdict(list)
         for position, rank in enumerate(self.ranks):
             if rank is None:
-                is_wrapped = owner is not None and not may_have_timestamp(self.lines[position])
+                is_wrapped = owner is not None and not self.may_be_stamped[position]
                 positions[owner if is_wrapped else None].append(position)
             else:
                 positions[rank].append(position)
@@ -241,7 +246,7 @@ def _clean(data: bytes, first_number: int) -> LogBlock:
         if typographic in text:
             text = text.replace(typographic, plain)
     if "\\" in text:
-        text = "\n".join(map(_unescaped, text.split("\n"))) if _WINDOWS_PATH.search(text) else _unescaped(text)
+        text = "\n".join([_unescaped(line) if "\\" in line else line for line in text.split("\n")])
     numbers, lines = _numbered_lines(text.replace("\r\n", "\n").removesuffix("\n"), first_number) if text else ([], [])
     if _CUT_FRAME.search(text) is not None:
         numbers, lines = _unwrapped(numbers, lines, 1 if b"NativeCommandError" in data else _MIN_CUT)
@@ -276,11 +281,10 @@ def _unwrapped(numbers: Sequence[int], lines: Sequence[str], min_cut: int) -> tu
     return [number for number, _ in pairs], [line for _, line in pairs]
 
 
-def _unescaped(text: str) -> str:
-    """The text with its escaped line ends as carriage returns, unless it has a path of Windows."""
-    if _WINDOWS_PATH.search(text):
-        return text
-    return _ESCAPED_LINE_END.sub("\r", text.replace(r"\r\n", r"\n"))
+def _unescaped(line: str) -> str:
+    """The line with its escaped line ends as carriage returns, unless it has a path of Windows."""
+    is_path = _WINDOWS_PATH.search(line) is not None
+    return line if is_path else _ESCAPED_LINE_END.sub("\r", line.replace(r"\r\n", r"\n"))
 
 
 def _without_record(line: str) -> str:

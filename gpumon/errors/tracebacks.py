@@ -144,20 +144,19 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
         is_below_body = False
         if foreign > _MAX_FOREIGN_LINES:
             return None
-    return _cut(header, end, frames) if end == rank.stop and not foreign and frames else None
+    return None if end < rank.stop or foreign else _cut(header, end, frames, is_stopped=line.startswith("^C"))
+
+
+def _cut(header: int, end: int, frames: Sequence[TracebackFrame], *, is_stopped: bool) -> Raised | None:
+    """A traceback without its last line; a terminal shows by ``^C`` where ctrl+c was pressed."""
+    name = "KeyboardInterrupt" if is_stopped else "Traceback without its last line"
+    where = own_frame(frames), frames[-1] if frames else None, raising_package(frames)
+    return Raised(name, "", end - 1, header, end, *where, has_traceback=True) if frames or is_stopped else None
 
 
 def _shape(prefix: str) -> str:
     """What the prefixes of one stream have in common: all but the digits."""
     return prefix.translate(_DIGITS)
-
-
-def _cut(header: int, end: int, frames: Sequence[TracebackFrame]) -> Raised:
-    """A traceback without its last line."""
-    name = "Traceback without its last line"
-    return Raised(
-        name, "", end - 1, header, end, own_frame(frames), frames[-1], raising_package(frames), has_traceback=True
-    )
 
 
 def _goes_on(rows: RankLines, row: int, end: int, base: int) -> bool:
