@@ -24,7 +24,7 @@ from gpumon.core.text import safe_text
 if TYPE_CHECKING:
     from gpumon.errors.answer import LogAnswer
     from gpumon.errors.explanation import Explanation
-    from gpumon.errors.text_blocks import Section
+    from gpumon.errors.narrative import Section
 
 _MAX_WIDTH: Final = 100
 _MAX_PATH: Final = 4096

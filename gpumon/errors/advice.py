@@ -77,9 +77,9 @@ def _of_report(root: LogFailure, ignored: Sequence[Notice]) -> Advice:
         match = lazy_pattern(form).search(root.text)
         if match is not None and _has_all(advice, values := known | match.groupdict()):
             return _filled(advice, values)
-    told = _with_class(root)
-    if told is not None:
-        return _filled(*_row(told)[:2])
+    raised = _with_class(root)
+    if raised is not None:
+        return _filled(*_row(raised)[:2])
     first = next((notice for notice in ignored if notice.match is None and has_sign("error word", notice.title)), None)
     if first is not None:
         return Advice(f"Correct what line {first.line:,} reports, the first error: {first.title.strip()[:_MAX_QUOTE]}")
@@ -128,6 +128,7 @@ def _values(root: LogFailure) -> dict[str, str]:
     if attribute is not None:
         owner = re.search(rf"([A-Za-z_][\w.]*)\.{attribute[1]}\b", code)
         values["object"] = "" if owner is None else owner[1]
+        values["called"] = attribute[1] if f".{attribute[1]}(" in code else ""
         values["method" if f"{attribute[1]}(" in code else "member"] = (
             attribute[1] if values["object"] == "self" else ""
         )

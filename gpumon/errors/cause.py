@@ -15,9 +15,9 @@ from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import ERRORS
 from gpumon.errors.match import Match
 from gpumon.errors.prefixes import ClockKind
-from gpumon.errors.programs import ONLY_ECHOES, is_relevant, program_of, program_of_errors
+from gpumon.errors.programs import ONLY_ECHOES, program_of
 from gpumon.errors.raised import MAX_TEXT, MODEL_CODE, Link
-from gpumon.errors.rank import names_of
+from gpumon.errors.rank import signs_of
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
 from gpumon.errors.relations import are_of_one_rank, follows, is_led_by, is_probe, says_more
 from gpumon.errors.signs import has_sign
@@ -173,20 +173,19 @@ def _identified(failure: LogFailure) -> Iterator[Match]:
 def in_place(matches: Iterable[Match], reading: LogReading) -> list[Match]:
     """Errors with what their fixes may depend on: the program, the platform, the values of other errors, processes."""
     failures = (*reading.open, *reading.lasting)
-    program = program_of_errors(match.error for failure in failures for match in failure.matches)
-    program = program or program_of(reading.programs)
+    alone = (match.error.program for failure in failures for match in failure.matches)  # what only one program raises
+    program = next(filter(None, alone), "") or program_of(reading.programs)
     is_alone = not reading.lasting and all(failure.is_echo for failure in reading.open)
     others = {match.error.id: match.values for failure in failures for match in failure.matches}
     placed: list[Match] = []
     for match in matches:
-        place = program if is_relevant(program, names_of(match.error)[1]) else ""
         count = len(reading.processes.get((match.error.id, str(match.values.get("bus", ""))), ()))
         borrowed = ((name, others.get(error_id, {}).get(name)) for name, error_id in match.error.borrowed)
         before = (*borrowed, ("processes", count if count > 1 else None))
         values = {name: value for name, value in before if value is not None} | dict(match.values)
-        seen, depends_on = [str(values.get("signs", ""))], names_of(match.error)[0]
+        seen, depends_on = [str(values.get("signs", ""))], signs_of(match.error)
         seen += [ONLY_ECHOES] if is_alone and ONLY_ECHOES in depends_on else []
-        named = {"program": place, "platform": reading.platform, "signs": ", ".join(filter(None, seen))}
+        named = {"program": program, "platform": reading.platform, "signs": ", ".join(filter(None, seen))}
         placed.append(replace(match, values=values | {name: text for name, text in named.items() if text}))
     return placed
 

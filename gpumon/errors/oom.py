@@ -12,7 +12,7 @@ from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import ERRORS, shared_fixes
 from gpumon.errors.match import Match, OomReport
-from gpumon.errors.memory import MemoryCause, cause_sentence, memory_sentence, memory_texts, value_rows
+from gpumon.errors.memory import MemoryCause, cause_sentence, memory_sentence, memory_texts
 from gpumon.errors.oom_cause import IdleMemory, OomFindings
 from gpumon.errors.prefixes import ClockKind, Timestamp
 from gpumon.errors.rank import case_of, fixes_of
@@ -90,18 +90,10 @@ def _entry(file: OomFile) -> KnownError:
 
 
 def _rows(findings: OomFindings) -> Iterator[tuple[str, str]]:
-    file, idle, trend = findings.file, findings.idle, findings.trend
-    yield "GPU", f"cuda:{file.ordinal}" + (f", {file.device_name}" if file.device_name else "")
-    yield from value_rows(
-        findings.message,
-        reserved=None if file.statistics is None else findings.statistics.reserved_bytes,
-        largest=idle.largest or None,
-        waiting=findings.statistics.freed_waiting_bytes or None,
-        private=idle.private_reserved or None,
-    )
+    trend, settings = findings.trend, findings.file.settings
     if trend.retries_count is not None:
         yield "cache freed", f"{times_text(trend.retries_count)} in the last {trend.seconds:.0f} s"
-    yield from ((name, value) for name, value in file.settings.items() if name.startswith("PYTORCH") and value)
+    yield from ((name, value) for name, value in settings.items() if name.startswith("PYTORCH") and value)
 
 
 def _values(findings: OomFindings) -> dict[str, int | str]:
@@ -109,12 +101,12 @@ def _values(findings: OomFindings) -> dict[str, int | str]:
     file, idle = findings.file, findings.idle
     named = {
         **findings.message.sizes(),
-        "other_processes_bytes": None,  # memory outside of the allocator may also be in this process
-        "outside_allocator_bytes": findings.message.foreign,
+        "reserved_bytes": None if file.statistics is None else file.statistics.reserved_bytes,
+        "waiting_bytes": findings.statistics.freed_waiting_bytes or None,
         "idle_scattered_bytes": idle.scattered,
         "idle_elsewhere_bytes": idle.elsewhere,
-        "largest_piece_bytes": idle.largest,
-        "private_pools_reserved_bytes": idle.private_reserved,
+        "largest_piece_bytes": idle.largest or None,
+        "private_pools_reserved_bytes": idle.private_reserved or None,
         "gpu": str(file.ordinal),
         "gpu_uuid": file.uuid,
         "gpu_name": file.device_name,

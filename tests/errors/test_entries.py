@@ -247,7 +247,8 @@ def test_an_entry_is_complete(error: KnownError) -> None:
 def test_conditions_name_what_exists(error: KnownError) -> None:
     for text in filter(None, (*(fix.when for fix in error.fixes), *(when for _, when in error.follows))):
         assert set(condition(text).signs) <= set(SIGNS)
-        assert set(condition(text).programs) <= {*PROGRAMS, "pip"}
+        named = re.findall(r'\bprogram ("[^"]+"|[^\s()",]+)', text)
+        assert {name.strip('"') for name in named} <= {*PROGRAMS, "pip"}
     assert slots_of(error) - {"last_error"} <= given_slots(error)
 
 
