@@ -40,8 +40,10 @@ def _advice(root: LogFailure, old: str, new: str, kept: str) -> list[Advice]:
     if root.name == "ModuleNotFoundError" and code and "import" not in code:
         return []  # a pickled file names the module
     is_passed_on = code.startswith("raise ") or ("**" in code and old not in code)
-    steps = [Advice(f"Install a version that still has {old}.", f"python -m pip install '{kept}'")] if kept else []
-    if frame is not None and frame.is_own and (not package or package in frame.file or is_passed_on):
-        return [Advice(f"Write {new} in place of {old} at {short_path(frame.file)}:{frame.line}."), *steps]
+    pin = [Advice(f"Install a version that still has {old}.", f"python -m pip install '{kept}'")] if kept else []
+    if frame is None:
+        return [Advice(f"Write {new} in place of {old}, or upgrade the package that uses it."), *pin]
+    if frame.is_own and (not package or package in frame.file or is_passed_on):
+        return [Advice(f"Write {new} in place of {old} at {short_path(frame.file)}:{frame.line}."), *pin]
     user = package or "the package that the traceback names last"
-    return [*steps, Advice(f"Upgrade {user}, which is too old, or write {new} in place of {old} in its code.")]
+    return [*pin, Advice(f"Upgrade {user}, which is too old, or write {new} in place of {old} in its code.")]
