@@ -152,7 +152,6 @@ def _sentence(name: str, findings: OomFindings) -> str:
         "wanted": findings.wanted,
         "failures": times_text(findings.failures - 1),
         "rescues": times_text(findings.rescues),
-        "reason": memory_sentence(findings.reason, message),
         "seconds": f"{trend.seconds:.0f}",
         "loading": ", or it was still loading a model that is too big" if trend.only_rises else "",
     }
