@@ -263,15 +263,7 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
     for lasting in reading.lasting:
         if lasting.line != root.line and is_led_by(root, lasting):
             return lasting, True
-    return _first_of_build(root, reading), False
-
-
-def _first_of_build(root: LogFailure, reading: LogReading) -> LogFailure:
-    """The first error of a build, however much it printed behind it before it stopped."""
-    start = reading.runs[-1].first_line if has_sign("build stopped", root.text) else root.line
-    own = (notice for notice in reading.notices if notice.match is None and start <= notice.line < root.line)
-    first = next((notice for notice in own if has_sign("error word", notice.title)), None)
-    return root if first is None else replace(root, line=first.line, text=first.title, around=())
+    return root, False
 
 
 def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFailure:

@@ -181,7 +181,7 @@ def _unknown_sections(explanation: Explanation) -> Iterator[Section]:
         yield Section(f"{error.name}: not a known error", (quote, *place, kind))
         heading, lines, steps = "Lines around it", error.around, shared_fixes(f"unknown-{kind_of(error)}")
         request = "To have this error added to gpumon, open an issue. A report to any project needs:"
-    if lines:  # no line is shown around the first error of a build, which stands in another place
+    if lines:
         yield Section(heading, tuple(_quotes(lines)))
     yield Section(NEXT_STEPS, tuple(fix_blocks(steps)))
     yield Section("What to attach to a report", (paragraph(request), *fix_blocks(shared_fixes("unknown-attachments"))))

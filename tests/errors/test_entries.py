@@ -83,7 +83,7 @@ FILES: Final = {path.stem: list(entry_texts(path.stem)) for path in entry_files(
 
 GIVEN: Final = frozenset(
     {"run", "pci", "memory", "one_tensor", "measured", "expandable", "may_leak", "raised_by", "processes"}
-    | {"at", "code_line", "operands", "operand", "raiser", "installed", "said"}
+    | {"impossible", "misplaced", "at", "code_line", "operands", "operand", "raiser", "installed", "said"}
 )
 """Slots that have a value without a wording or a function that provides it; the last error of NCCL is below it."""
 
@@ -278,7 +278,7 @@ def test_shared_fixes_are_used() -> None:
 
 CODE: Final = [path for path in Path(errors.__path__[0]).parent.rglob("*.py") if "workloads" not in path.parts]
 LINKS: Final = {
-    "gpumon/errors/oom.py": {"OUT_OF_MEMORY", "OF_ASYNC_BACKEND", "IMPOSSIBLE_SIZE"},
+    "gpumon/errors/oom.py": {"OUT_OF_MEMORY", "OF_ASYNC_BACKEND"},
     "gpumon/health/alerts/errors.py": {"OTHER_XID"},
     "gpumon/fleet/exporters.py": {""},
     "gpumon/present/error_list.py": {"FREQUENT", ""},

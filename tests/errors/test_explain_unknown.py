@@ -91,11 +91,6 @@ def test_what_kind_of_thing_an_error_is(text: str, name: str, kind: str) -> None
     ]
 
 
-def test_no_lines_are_shown_around_the_first_error_of_a_build_which_stands_elsewhere() -> None:
-    lines = ["error[E0308]: mismatched types", *noise(50, 1), "error: could not compile `tokenizers`"]
-    assert headings("\n".join(lines))[1] == "What to do next"
-
-
 def test_the_stack_of_a_fatal_error_is_below_it() -> None:
     text = (
         'Fatal Python error: Illegal instruction\n\nThread 0x1:\n  File "/venv/lib/site-packages/a.py", line 1 in a\n'
