@@ -10,8 +10,8 @@ from gpumon.errors.reading import LogFailure
 _MISSING: Final = lazy_pattern(
     r"(?<!partially initialized module ')\b(?P<owner1>[\w.]+)'? (?:object )?has no attribute '?(?P<name1>\w+)"
     r"|No (?P<owner2>[\w.]+) attribute (?P<name2>\w+)|cannot import name '(?P<name3>\w+)' from '(?P<owner3>[\w.]+)'"
-    r"|(?P<owner4>[\w.<>]+)\(\) got an unexpected keyword argument '(?P<argument4>\w+)'"
-    r"|[Nn]o module named '?(?:(?P<owner5>[\w.]+)\.)?(?P<name5>\w+)|access (?P<owner6>\w+)\.(?P<name6>\w+), but this"
+    r"|(?:(?P<owner4>[\w.<>]+)\(\) |^)got an unexpected keyword argument '(?P<argument4>\w+)'"
+    r"|[Nn]o module named '?(?:(?P<owner5>[\w.]+)\.)?(?P<name5>\w+)"
     r"|[`'](?:(?P<owner7>\w+)\.)?(?P<name7>\w+)[`'] (?:was|has been) (?:re)?moved"
     r"|(?:passed to (?P<owner8>\w+): \{|rgument\(s\) not recognized: \{|ument not understood:', )'(?P<argument8>\w+)'"
 )
@@ -41,9 +41,8 @@ def _advice(root: LogFailure, old: str, new: str, kept: str) -> list[Advice]:
         return []  # a pickled file names the module
     is_passed_on = code.startswith("raise ") or ("**" in code and old not in code)
     pin = [Advice(f"Install a version that still has {old}.", f"python -m pip install '{kept}'")] if kept else []
-    if frame is None:
-        return [Advice(f"Write {new} in place of {old}, or upgrade the package that uses it."), *pin]
-    if frame.is_own and (not package or package in frame.file or is_passed_on):
-        return [Advice(f"Write {new} in place of {old} at {short_path(frame.file)}:{frame.line}."), *pin]
+    if frame is None or (frame.is_own and (not package or package in frame.file or is_passed_on)):
+        where = f" at {short_path(frame.file)}:{frame.line}" if frame else ", or upgrade the package that uses it"
+        return [Advice(f"Write {new} in place of {old}{where}."), *pin]
     user = package or "the package that the traceback names last"
     return [*pin, Advice(f"Upgrade {user}, which is too old, or write {new} in place of {old} in its code.")]
