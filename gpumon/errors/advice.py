@@ -75,12 +75,11 @@ def _of_report(root: LogFailure, ignored: Sequence[Notice]) -> Advice:
     for row in table("gpumon.errors", "reports"):
         form, _, advice = row.partition(" => ")
         match = lazy_pattern(form).search(root.text)
-        values = known if match is None else {**known, **match.groupdict()}
-        if match is not None and _has_all(advice, values):
+        if match is not None and _has_all(advice, values := known | match.groupdict()):
             return _filled(advice, values)
-    told = _with_class(root)
-    if told is not None:
-        return _filled(*_row(told)[:2])
+    raised = _with_class(root)
+    if raised is not None:
+        return _filled(*_row(raised)[:2])
     first = next((notice for notice in ignored if notice.match is None and has_sign("error word", notice.title)), None)
     if first is not None:
         return Advice(f"Correct what line {first.line:,} reports, the first error: {first.title.strip()[:_MAX_QUOTE]}")
@@ -129,6 +128,7 @@ def _values(root: LogFailure) -> dict[str, str]:
     if attribute is not None:
         owner = re.search(rf"([A-Za-z_][\w.]*)\.{attribute[1]}\b", code)
         values["object"] = "" if owner is None else owner[1]
+        values["called"] = attribute[1] if f".{attribute[1]}(" in code else ""
         values["method" if f"{attribute[1]}(" in code else "member"] = (
             attribute[1] if values["object"] == "self" else ""
         )
@@ -199,6 +199,5 @@ def exit_meaning(code: int) -> tuple[str, str]:
     """What an exit code or a signal means, and what to do."""
     rows = (row.split(": ", 2) for row in table("gpumon.errors", "exits"))
     ended = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
-    default = [ended, "Read the lines above it: the program ended itself with this code, and may say why."]
-    meaning, advice = next((row[1:] for row in rows if row[0] == str(code)), default)
-    return meaning, advice.replace("{run}", "python train.py")
+    default = ended, "Read the lines above it: the program ended itself with this code, and may say why."
+    return next(((meaning, advice) for name, meaning, advice in rows if name == str(code)), default)

@@ -164,7 +164,7 @@ def _goes_on(rows: RankLines, row: int, end: int, base: int) -> bool:
     is_warning = _WARNING.match(rows.lines[row][base:]) is not None
     for other in range(row + 1, min(end, row + _LINES_OF_PLACE)):
         rest = rows.lines[other][base:]
-        if TRACEBACK in rest:
+        if TRACEBACK in rest or rest.startswith("Call stack:"):
             return False
         if rest[:1].isspace() and (is_warning or FRAME.search(rest)):
             return True
