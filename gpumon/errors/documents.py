@@ -9,7 +9,6 @@ from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import shared_fixes
 from gpumon.errors.match import Match
 from gpumon.errors.narrative import kind_of
-from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.rank import INTERNAL, case_of, fixes_of
 from gpumon.errors.reading import LogFailure, NumberedLine
 
@@ -59,7 +58,7 @@ def _unknown_document(error: LogFailure) -> dict[str, Any]:
         "kind": kind_of(error),
         "line": error.line,
         "rank": error.rank,
-        "time": _time(error.timestamp),
+        "time": error.timestamp and (error.timestamp.text or None),
         "is_cause": True,
         "frame": error.frame and error.frame._asdict(),
         "around": _lines(error.around),
@@ -76,7 +75,7 @@ def _match_document(match: Match) -> dict[str, Any]:
         "context": match.context.value,
         **{name: getattr(match, name) for name in _OF_MATCH},
         "ranks": list(match.ranks),
-        "time": _time(match.timestamp),
+        "time": match.timestamp and (match.timestamp.text or None),
         "memory_cause": match.memory_cause and match.memory_cause.value,
         "figures": {name: value for name, value in match.values.items() if name not in INTERNAL},
         "evidence": dict(match.evidence),
@@ -93,11 +92,6 @@ def _error_document(error: KnownError, fixes: Sequence[Fix]) -> dict[str, Any]:
         "see_more": _fixes(error.see_more),
         "sources": list(error.sources),
     }
-
-
-def _time(timestamp: Timestamp | None) -> str | None:
-    """When a line was written, if the line itself has a time."""
-    return None if timestamp is None else timestamp.text or None
 
 
 def _lines(lines: Iterable[NumberedLine]) -> list[dict[str, Any]]:

@@ -19,7 +19,8 @@ from gpumon.errors.signs import has_sign
 
 MAX_OPEN: Final = 4096
 """Open failures that are kept: those of thousands of ranks, each with its own."""
-NO_DIGITS: Final = str.maketrans("", "", "0123456789")
+_DIGITS: Final = b"0123456789"
+NO_DIGITS: Final = str.maketrans("", "", _DIGITS.decode())
 _MAX_RUNS: Final = 256
 _MAX_BEHIND_STOP: Final = 100
 """Lines behind an interruption from the keyboard from which on an exception is of another start."""
@@ -40,6 +41,9 @@ _MIN_AGAIN: Final = 2
 _LINES_OF_START: Final = 4
 _ENDING: Final = "Killing subprocess "
 _MAX_PASTED_LINES: Final = 12
+_KINDS_OF_WORDS: Final = ("request", "bar", "unit", "rate", "loss", "done", "success", "passed tests", "restart")
+_WORDS: Final = frozenset(text for name in _KINDS_OF_WORDS for text in signs.sign(name).texts)
+"""A line without any of these, in lower case, is no progress, no success and no restart."""
 _MAX_LINES_BEFORE: Final = 512
 
 
@@ -52,8 +56,8 @@ class RunReader:
         self._start = 1
         self._reached: dict[tuple[int | None, str], int | None] = {}
         self._before: Sequence[tuple[int | None, str]] = ()
-        self._first_lines: set[str] | None = None
-        self._again: set[str] = set()
+        self._first_lines: set[bytes] | None = None
+        self._again: set[bytes] = set()
         self._characters = 0
 
     def add(self, block: LogBlock, failures: Sequence[FailureLines]) -> None:
@@ -162,9 +166,8 @@ class RunReader:
     def _number_before(self, rank: int | None, key: str) -> int | None:
         """How far a rank was, also before the first failure, so that a repeated line is no progress."""
         if (rank, key) not in self._reached:
-            steps = (signs.progress(line) for of, line in self._before if of == rank)
-            same = (step.number for step in steps if step is not None and step.key == key)
-            self._reached[rank, key] = next((number for number in same if number is not None), None)
+            steps = filter(None, (signs.progress(line) for of, line in self._before if of == rank))
+            self._reached[rank, key] = next((step.number for step in steps if step.key == key), None)
         return self._reached[rank, key]
 
     def _read_line(self, block: LogBlock, position: int) -> None:
@@ -172,15 +175,17 @@ class RunReader:
         line, rank, last = block.lines[position], block.ranks[position], self._open.items[-1].failure
         if has_sign("output below", last.text):  # what stands below is older
             return
-        step, margin = signs.progress(line), line[: len(line) - len(block.texts[position])]
+        has_words = any(map(line.lower().__contains__, _WORDS))
+        step, margin = signs.progress(line) if has_words else None, line[: len(line) - len(block.texts[position])]
         is_indented = step is None and (line[0].isspace() or margin.endswith("  "))
         if not is_indented:
             self._open.count(line, rank)
         if not self._open.items or (last.is_of_tests and not signs.starts(block.texts[position])):
             return  # what tests print is no progress, but another run of them is
-        if last.is_of_tests or has_sign("restart", line) or (self._open.may_start and self._starts(block, position)):
+        is_restart = last.is_of_tests or (has_words and has_sign("restart", line))
+        if is_restart or (self._open.may_start and self._starts(block, position)):
             self._restart(block.numbers[position])
-        elif signs.is_success(line):
+        elif has_words and signs.is_success(line):
             self._open.survive(lambda item: item.concerns(rank))
         elif step is not None:
             self._progress(step, block, position)
@@ -193,7 +198,9 @@ class RunReader:
             return False  # a launcher wrote both when it ended, from its buffer
         shape = _shape(block.texts[position])
         is_again = not self._reading.ranks and shape in (self._first_lines or ())
-        self._again.update((shape,) if is_again and sum(map(str.isalpha, shape)) >= _MIN_LETTERS else ())
+        self._again.update(
+            (shape,) if is_again and sum(map(str.isalpha, block.texts[position])) >= _MIN_LETTERS else ()
+        )
         return len(self._again) >= _MIN_AGAIN or (self._open.has_ended and signs.starts(block.texts[position]))
 
     def _progress(self, step: signs.WorkLine, block: LogBlock, position: int) -> None:
@@ -260,6 +267,6 @@ def _tells_of_exception(failure: LogFailure) -> bool:
     return is_told and (failure.ended is None or failure.ended.code == 1)
 
 
-def _shape(text: str) -> str:
+def _shape(text: str) -> bytes:
     """A line without what differs from run to run."""
-    return text.strip().translate(NO_DIGITS)
+    return text.strip().encode("utf-8", "replace").translate(None, _DIGITS)

@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, chain, count
 from operator import add
@@ -126,6 +126,7 @@ class LogBlock:
     first: int
     end: int
     is_complete: bool = True
+    _stamped: dict[int, list[int]] = field(default_factory=dict, init=False)
 
     @cached_property
     def text(self) -> str:
@@ -140,19 +141,11 @@ class LogBlock:
     def stamped(self, part: int) -> list[int]:
         """The lines of a part that have a timestamp."""
         if part not in self._stamped:
-            lines = range(max(0, part * STAMPED_LINES), min(len(self.lines), (part + 1) * STAMPED_LINES))
-            may_be = filter(self.may_be_stamped.__getitem__, lines)
-            self._stamped[part] = [index for index in may_be if timestamp_of(self.lines[index]) is not None]
+            start = max(0, part * STAMPED_LINES)
+            lines = self.lines[start : (part + 1) * STAMPED_LINES]
+            may_be = (index for index, digits in enumerate(may_have_timestamps(lines)) if digits is not None)
+            self._stamped[part] = [start + index for index in may_be if timestamp_of(lines[index]) is not None]
         return self._stamped[part]
-
-    @cached_property
-    def may_be_stamped(self) -> Sequence[object]:
-        """For each line, something true if it has digits that stand as those of a timestamp do."""
-        return may_have_timestamps(self.lines)
-
-    @cached_property
-    def _stamped(self) -> dict[int, list[int]]:
-        return {}
 
     @cached_property
     def words(self) -> LetterWords:
@@ -165,11 +158,11 @@ class LogBlock:
         in_order = RankLines(range(len(self.texts)), self.lines, self.texts, (0,))
         if self.ranks.count(None) == len(self.ranks):
             return in_order
-        owner: int | None = None
+        owner, stamps = None, may_have_timestamps(self.lines)
         positions: dict[int | None, list[int]] = defaultdict(list)
         for position, rank in enumerate(self.ranks):
             if rank is None:
-                is_wrapped = owner is not None and not self.may_be_stamped[position]
+                is_wrapped = owner is not None and stamps[position] is None
                 positions[owner if is_wrapped else None].append(position)
             else:
                 positions[rank].append(position)

@@ -41,11 +41,12 @@ def repeated(pattern: Wording) -> str:
 def almost(pattern: Wording) -> str:
     """A line of a log that contains the letters of the needle, but not the error."""
     return "2026-11-20 12:00:01,123 ERROR trainer.py:88 " + next(
-        text for text in _changed(_matched(pattern)) if _is_almost(pattern, text)
+        text for text in _changed(matched(pattern)) if _is_almost(pattern, text)
     )
 
 
-def _matched(pattern: Wording) -> str:
+@cache
+def matched(pattern: Wording) -> str:
     """A text that the pattern matches: of a sample, or the needle, for the name of an error."""
     texts = (text for _, text in WORDINGS if needle_of(pattern) in text)
     matches = (re.search(pattern.regex, text, re.MULTILINE) for text in texts)
