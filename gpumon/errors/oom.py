@@ -10,7 +10,7 @@ from gpumon.core.units import bytes_text, times_text
 from gpumon.errors.answer import answer_to_report
 from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.explanation import Explanation
-from gpumon.errors.load import ERRORS, shared_fixes
+from gpumon.errors.load import ERRORS
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory import MemoryCause, cause_sentence, memory_sentence, memory_texts
 from gpumon.errors.oom_cause import IdleMemory, OomFindings
@@ -53,14 +53,11 @@ def explain_oom(file: OomFile) -> Explanation:
 
 def _error(findings: OomFindings) -> KnownError:
     """The catalogue entry, with what is known about this case."""
-    error, idle, note = _entry(findings.file), findings.idle.releasable, ""
-    if idle is not None and findings.file.statistics is not None:
-        reserved = bytes_text(findings.statistics.reserved_bytes)
-        note = f" Of the {reserved} reserved here, it could free {bytes_text(idle)}."
-    snapshot, *others = error.see_more or ERRORS[OUT_OF_MEMORY].see_more
-    return error._replace(
-        empty_cache=error.empty_cache + note, see_more=(snapshot, *shared_fixes("oom-snapshot"), *others)
-    )
+    error, idle, known = _entry(findings.file), findings.idle.releasable, findings.file.statistics
+    if idle is None or known is None:
+        return error
+    note = f" Of the {bytes_text(known.reserved_bytes)} reserved here, it could free {bytes_text(idle)}."
+    return error._replace(empty_cache=error.empty_cache + note)
 
 
 def _fixes(findings: OomFindings) -> tuple[Fix, ...]:

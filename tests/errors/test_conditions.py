@@ -6,7 +6,6 @@ from gpumon.errors.conditions import condition
 from gpumon.errors.documents import explanation_document
 from gpumon.errors.entry import KnownError, Wording
 from gpumon.errors.explain import explain_text
-from gpumon.errors.facts.platforms import for_windows
 from gpumon.errors.load import parse
 from gpumon.errors.match import Match
 from gpumon.errors.narrative import sections
@@ -112,11 +111,6 @@ def test_causes_that_the_message_contradicts_are_not_listed() -> None:
     assert "Docker Desktop" in match.causes[0]
     assert explanation_document(explain_text(text))["matches"][0]["causes"] == list(match.causes)
     assert causes_of(match.error, case_of(match.error)) == match.error.causes
-
-
-def test_a_quoted_variable_is_set_on_windows() -> None:
-    code = for_windows('CMAKE_ARGS="-DA=on -DB=native" X=1 pip install a')
-    assert code == "$env:CMAKE_ARGS = \"-DA=on -DB=native\"; $env:X = '1'; pip install a"
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,7 @@ COMMANDS: Final = (
     " squeue fi_info fi_pingpong horovodrun printf sbatch ssh ssh-keygen hostname scontrol slurmd trl"
     " lmdeploy tritonserver trtllm-build llamafactory-cli apt-cache aws clinfo cmake dpkg findmnt helm reg"
     " sacctmgr sw_vers uv wget"
-    " lmdeploy tritonserver apt-cache aws clinfo cmake dpkg findmnt helm reg sacctmgr sw_vers uv wget apptainer find"
-    " lms"
+    " apptainer find gpumon lms"
     " text-generation-launcher dcgm-exporter rocm-sdk sky where npu-smi hl-smi source hccn_tool"
 )
 """Code that starts with one of these commands, or with a variable for one, is shell code; the rest is Python."""

@@ -83,6 +83,7 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
         ("pip install ninja && python setup.py install", "pip install ninja; python setup.py install"),
         ("df -h .", ""),
         ("find = tensor.nonzero()", "find = tensor.nonzero()"),
+        ('A="-DA=on -DB=c" X=1 pip install a', "$env:A = \"-DA=on -DB=c\"; $env:X = '1'; pip install a"),
     ],
 )
 def test_a_command_is_that_of_powershell(code: str, translated: str) -> None:

@@ -39,7 +39,6 @@ _BUILD: Final = lazy_pattern(r"\+(cu\d{2,3}|rocm[\d.]{1,6}|cpu)\b")
 _PYTHONS: Final = (((1, 8, 0), "3.8"), ((1, 13, 0), "3.9"), ((2, 0, 0), "3.10"))
 """Versions of PyTorch, and the Python for those before them; later ones run with the one below."""
 _PYTHON: Final = "3.11"
-_NO_VERSION: Final = "none"
 
 
 def missing_name(values: Values, _: str) -> Facts:
@@ -119,7 +118,7 @@ def listed(values: Values, _: str) -> Mapping[str, str]:
     if build is not None and package.startswith("torch") and _BUILD.search(oldest) is None:
         return {"listed": "other index", "build": build[1], "requirement": f"{package}=={version}"}
     is_old = requested is not None and first is not None and requested < first
-    if not is_old and oldest != _NO_VERSION:
+    if not is_old and oldest != "none":
         return {}
     of_torch = requested if package == "torch" else None
     python = next((python for before, python in _PYTHONS if of_torch is not None and of_torch < before), _PYTHON)
