@@ -239,8 +239,9 @@ def _is_earlier(failure: LogFailure, other: LogFailure) -> bool:
     """Whether the timestamps prove it."""
     if failure.timestamp is None or other.timestamp is None or failure.timestamp.clock is not other.timestamp.clock:
         return False
-    if failure.ended is not None and not failure.timestamp.text:  # that of the line above it, of whatever program
-        return False
+    is_of_one_stream = failure.rank is None and failure.source == other.source
+    if (failure.ended is not None or is_of_one_stream) and not failure.timestamp.text:
+        return False  # the time of the line above it, of whatever program
     seconds = other.timestamp.seconds - failure.timestamp.seconds
     period = _PERIOD_SECONDS.get(failure.timestamp.clock)
     return seconds > 0 if period is None else 0 < seconds % period < period / 2

@@ -166,7 +166,8 @@ def _goes_on(rows: RankLines, row: int, end: int, base: int) -> bool:
         rest = rows.lines[other][base:]
         if TRACEBACK in rest or rest.startswith("Call stack:"):
             return False
-        if rest[:1].isspace() and (is_warning or FRAME.search(rest)):
+        is_indented = rest[:1].isspace()
+        if (is_indented and (is_warning or FRAME.search(rest))) or (is_warning and EXCEPTION.match(rest)):
             return True
     return False
 
