@@ -31,7 +31,7 @@ _MEGABYTE: Final = 1_000_000
 _DEFAULT_MEGABYTES: Final = 20
 _PIECE: Final = 13_000
 _PIECES: Final = 6
-_LINES_OF_NEEDLES: Final = 64
+_LINES_OF_NEEDLES: Final = 48
 _TRIES: Final = 3
 """How often the logs that took longest are read again: another process may have disturbed the first time."""
 _MIN_SPEED: Final = 10.0
