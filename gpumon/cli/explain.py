@@ -24,7 +24,7 @@ from gpumon.core.text import safe_text
 if TYPE_CHECKING:
     from gpumon.errors.answer import LogAnswer
     from gpumon.errors.explanation import Explanation
-    from gpumon.errors.text_blocks import Section
+    from gpumon.errors.narrative import Section
 
 _MAX_WIDTH: Final = 100
 _MAX_PATH: Final = 4096
@@ -126,9 +126,7 @@ def _explanation_of(paths: tuple[Path, ...], words: str) -> "Explanation":
 
 def _print_newest_report(is_live: bool | None, *, as_json: bool, is_long: bool) -> int:
     """Prints the newest out-of-memory report, with its file name and the number of reports."""
-    from gpumon.core.oom_file import read_oom_file
-    from gpumon.errors.oom import explain_oom
-    from gpumon.errors.source import log_pieces, open_log
+    from gpumon.errors.explain import explain_paths
     from gpumon.operations.oom_files import oom_files
 
     files = oom_files()
@@ -138,8 +136,7 @@ def _print_newest_report(is_live: bool | None, *, as_json: bool, is_long: bool) 
             ProblemCode.NOT_FOUND, reason, "The probe writes one: gpumon watch -- python train.py"
         )
     name = safe_text(str(files[-1]), _MAX_PATH)
-    with open_log(files[-1]) as opened:
-        explanation = explain_oom(read_oom_file(log_pieces(opened, name), name))
+    explanation = explain_paths(files[-1:])
     if not as_json:
         click.echo(f"{'The only file' if len(files) == 1 else f'The newest of {len(files)} files'}: {name}\n")
     more = {"file": name, "files": len(files)}

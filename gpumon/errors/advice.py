@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
@@ -11,7 +11,7 @@ from gpumon.core.text_table import table
 from gpumon.errors.entry import Code
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.lazy_pattern import lazy_pattern
-from gpumon.errors.raised import TracebackFrame
+from gpumon.errors.raised import NOT_RAISED, TracebackFrame
 from gpumon.errors.reading import LogFailure, Notice
 from gpumon.errors.signs import has_sign
 
@@ -75,13 +75,25 @@ def _of_report(root: LogFailure, ignored: Sequence[Notice]) -> Advice:
     for row in table("gpumon.errors", "reports"):
         form, _, advice = row.partition(" => ")
         match = lazy_pattern(form).search(root.text)
-        values = known if match is None else {**known, **match.groupdict()}
-        if match is not None and _has_all(advice, values):
+        if match is not None and _has_all(advice, values := known | match.groupdict()):
             return _filled(advice, values)
+    raised = _with_class(root)
+    if raised is not None:
+        return _filled(*_row(raised)[:2])
     first = next((notice for notice in ignored if notice.match is None and has_sign("error word", notice.title)), None)
     if first is not None:
         return Advice(f"Correct what line {first.line:,} reports, the first error: {first.title.strip()[:_MAX_QUOTE]}")
     return Advice(f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause.")
+
+
+def _with_class(root: LogFailure) -> LogFailure | None:
+    """A line with the message of an exception that the program caught, as that exception; None if it has none."""
+    for row in table("gpumon.errors", "classes"):
+        name, _, form = row.partition(" / ")
+        said = lazy_pattern(form).search(root.text)
+        if said is not None:
+            return replace(root, raised=NOT_RAISED._replace(name=name, message=root.text[said.start() :]))
+    return None
 
 
 def _repeated(root: LogFailure, message: str) -> str:
@@ -97,7 +109,8 @@ def _values(root: LogFailure) -> dict[str, str]:
     raised, frame, message = root.raised, root.frame, root.raised.first_words
     if frame is not None and frame.is_own and frame.code.startswith("raise "):
         message = _repeated(root, message) or message
-    place = f"{short_path(frame.file)}:{frame.line}" if frame is not None else "that place"
+    place = "that place" if root.is_raised else f"the code that writes line {root.line:,}"
+    place = place if frame is None else f"{short_path(frame.file)}:{frame.line}"
     if frame is not None and not frame.is_own and frame.function.isidentifier():
         place = f"the call of {frame.function}"
     code = "" if frame is None else _COMMENT.sub("", frame.code)
@@ -108,11 +121,14 @@ def _values(root: LogFailure) -> dict[str, str]:
     values["raiser"] = f"{short_path(raising.file)}:{raising.line}" if raising.line and raising != frame else ""
     values["asserted"] = raising.code.removeprefix("assert ") if raising.code.startswith("assert ") else ""
     is_given = raised.name == "ModuleNotFoundError" and raised.package not in message  # such as the name of an app
+    missing = _MODULE.match(message)
+    values["known"] = "" if missing is None else package_of(missing["module"])
     values["broken"] = raised.package if raised.frame is None and not is_given else ""
     attribute = _ATTRIBUTE.search(message)
     if attribute is not None:
         owner = re.search(rf"([A-Za-z_][\w.]*)\.{attribute[1]}\b", code)
         values["object"] = "" if owner is None else owner[1]
+        values["called"] = attribute[1] if f".{attribute[1]}(" in code else ""
         values["method" if f"{attribute[1]}(" in code else "member"] = (
             attribute[1] if values["object"] == "self" else ""
         )
@@ -183,6 +199,5 @@ def exit_meaning(code: int) -> tuple[str, str]:
     """What an exit code or a signal means, and what to do."""
     rows = (row.split(": ", 2) for row in table("gpumon.errors", "exits"))
     ended = f"ended with exit code {code}" if code >= 0 else f"was ended by signal {-code}"
-    default = [ended, "Read the lines above it: the program ended itself with this code, and may say why."]
-    meaning, advice = next((row[1:] for row in rows if row[0] == str(code)), default)
-    return meaning, advice.replace("{run}", "python train.py")
+    default = ended, "Read the lines above it: the program ended itself with this code, and may say why."
+    return next(((meaning, advice) for name, meaning, advice in rows if name == str(code)), default)

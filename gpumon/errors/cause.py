@@ -15,9 +15,9 @@ from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import ERRORS
 from gpumon.errors.match import Match
 from gpumon.errors.prefixes import ClockKind
-from gpumon.errors.programs import ONLY_ECHOES, is_relevant, program_of, program_of_errors
+from gpumon.errors.programs import ONLY_ECHOES, program_of
 from gpumon.errors.raised import MAX_TEXT, MODEL_CODE, Link
-from gpumon.errors.rank import names_of
+from gpumon.errors.rank import signs_of
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
 from gpumon.errors.relations import are_of_one_rank, follows, is_led_by, is_probe, says_more
 from gpumon.errors.signs import has_sign
@@ -173,20 +173,19 @@ def _identified(failure: LogFailure) -> Iterator[Match]:
 def in_place(matches: Iterable[Match], reading: LogReading) -> list[Match]:
     """Errors with what their fixes may depend on: the program, the platform, the values of other errors, processes."""
     failures = (*reading.open, *reading.lasting)
-    program = program_of_errors(match.error for failure in failures for match in failure.matches)
-    program = program or program_of(reading.programs)
+    alone = (match.error.program for failure in failures for match in failure.matches)  # what only one program raises
+    program = next(filter(None, alone), "") or program_of(reading.programs)
     is_alone = not reading.lasting and all(failure.is_echo for failure in reading.open)
     others = {match.error.id: match.values for failure in failures for match in failure.matches}
     placed: list[Match] = []
     for match in matches:
-        place = program if is_relevant(program, names_of(match.error)[1]) else ""
         count = len(reading.processes.get((match.error.id, str(match.values.get("bus", ""))), ()))
         borrowed = ((name, others.get(error_id, {}).get(name)) for name, error_id in match.error.borrowed)
         before = (*borrowed, ("processes", count if count > 1 else None))
         values = {name: value for name, value in before if value is not None} | dict(match.values)
-        seen, depends_on = [str(values.get("signs", ""))], names_of(match.error)[0]
+        seen, depends_on = [str(values.get("signs", ""))], signs_of(match.error)
         seen += [ONLY_ECHOES] if is_alone and ONLY_ECHOES in depends_on else []
-        named = {"program": place, "platform": reading.platform, "signs": ", ".join(filter(None, seen))}
+        named = {"program": program, "platform": reading.platform, "signs": ", ".join(filter(None, seen))}
         placed.append(replace(match, values=values | {name: text for name, text in named.items() if text}))
     return placed
 
@@ -264,15 +263,7 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
     for lasting in reading.lasting:
         if lasting.line != root.line and is_led_by(root, lasting):
             return lasting, True
-    return _first_of_build(root, reading), False
-
-
-def _first_of_build(root: LogFailure, reading: LogReading) -> LogFailure:
-    """The first error of a build, however much it printed behind it before it stopped."""
-    start = reading.runs[-1].first_line if has_sign("build stopped", root.text) else root.line
-    own = (notice for notice in reading.notices if notice.match is None and start <= notice.line < root.line)
-    first = next((notice for notice in own if has_sign("error word", notice.title)), None)
-    return root if first is None else replace(root, line=first.line, text=first.title, around=())
+    return root, False
 
 
 def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFailure:

@@ -67,8 +67,8 @@ _ATOM: Final = lazy_pattern(
 )
 
 
-class Condition(NamedTuple):
-    """A condition, with the signs of a log and the programs for which it asks.
+class FixCondition(NamedTuple):
+    """A condition, with the signs of a log for which it asks.
 
     Attributes:
         test: Whether it holds in a case.
@@ -76,11 +76,10 @@ class Condition(NamedTuple):
 
     test: _Test
     signs: frozenset[str]
-    programs: frozenset[str]
 
 
 @lru_cache(maxsize=1024)
-def condition(text: str) -> Condition:
+def condition(text: str) -> FixCondition:
     """Reads a condition, each text once: without its atoms, it is an expression of Python.
 
     Raises:
@@ -92,9 +91,7 @@ def condition(text: str) -> Condition:
         test = _joined(expression, {f"_{atom.start()}": _atom(atom) for atom in atoms})
     except (KeyError, SyntaxError) as error:
         raise ValueError(f"no condition: {error} in {text!r}") from None
-    signs = (_words(atom[2]) for atom in atoms if atom[1] == "log")
-    programs = (_words(atom[4]) for atom in atoms if atom[3] == "program")
-    return Condition(test, frozenset().union(*signs), frozenset().union(*programs))
+    return FixCondition(test, frozenset().union(*(_words(atom[2]) for atom in atoms if atom[1] == "log")))
 
 
 def holds(text: str, case: Case) -> bool:

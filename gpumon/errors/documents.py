@@ -20,18 +20,13 @@ _OF_ERROR: Final = ("id", "section", "title", "summary", "is_echo", "empty_cache
 def explanation_document(explanation: Explanation) -> dict[str, Any]:
     """The known errors of a log, the cause first, and the last unknown one."""
     reading, root = explanation.reading, explanation.root
-    document = {
+    return {
         "schema": _SCHEMA,
-        "lines": explanation.lines,
+        "lines": reading.lines,
         "matches": [_match_document(match) for match in explanation.matches],
         "unknown": explanation.unknown and _unknown_document(explanation.unknown),
-        "last_lines": _lines(explanation.last_lines),
+        "last_lines": _lines(reading.last_lines),
         "answer": asdict(explanation.answer),
-    }
-    if reading is None:  # the report of a probe
-        return document
-    return {
-        **document,
         "runs": [
             {"first_line": run.first_line, "last_line": run.last_line, "failed": run.failure is not None}
             for run in reading.runs

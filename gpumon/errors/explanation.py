@@ -1,6 +1,6 @@
 """What a log means: its reading, its known errors, and the short answer."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
@@ -9,7 +9,7 @@ from gpumon.core.notebook import NotebookTable
 from gpumon.errors.answer import LogAnswer, answer_of
 from gpumon.errors.cause import Cause, cause_of, in_place
 from gpumon.errors.match import Match
-from gpumon.errors.reading import LogFailure, LogReading, NumberedLine
+from gpumon.errors.reading import LogFailure, LogReading
 
 _MAX_MATCHES: Final = 64
 
@@ -20,17 +20,13 @@ class Explanation(NotebookTable):
 
     Attributes:
         matches: The known errors, the cause first, the others in the order of their lines.
-        unknown: The error that ended the log, if no entry has it.
-        reading: The log; None for the report of a probe.
+        reading: The log; that of the report of a probe is empty.
         root: Why the last run failed; None if it did not, and for the report of a probe.
     """
 
     matches: tuple[Match, ...]
     answer: LogAnswer
-    lines: int
-    unknown: LogFailure | None = None
-    last_lines: Sequence[NumberedLine] = ()
-    reading: LogReading | None = None
+    reading: LogReading
     root: Cause | None = None
 
     def table_rows(self) -> tuple[LogAnswer, ...]:
@@ -47,6 +43,11 @@ class Explanation(NotebookTable):
         return next((match for match in self.matches if match.is_cause), None)
 
     @property
+    def unknown(self) -> LogFailure | None:
+        """The error that ended the log, if no entry has it."""
+        return None if self.root is None or self.root.root.match is not None else self.root.root
+
+    @property
     def is_failure(self) -> bool:
         """Whether the log ends in a failure."""
         return self.answer.is_failure
@@ -55,10 +56,8 @@ class Explanation(NotebookTable):
 def explanation_of(reading: LogReading, name: str) -> Explanation:
     """The explanation of a log."""
     cause = cause_of(reading)
-    answer = answer_of(reading, cause, name)
-    unknown = None if cause is None or cause.root.match is not None else cause.root
     matches = tuple(_matches(reading, cause))[:_MAX_MATCHES]
-    return Explanation(matches, answer, reading.lines, unknown, reading.last_lines, reading, cause)
+    return Explanation(matches, answer_of(reading, cause, name), reading, cause)
 
 
 def _matches(reading: LogReading, cause: Cause | None) -> Iterable[Match]:

@@ -170,7 +170,7 @@ def _add_known(block: LogBlock, hit: PatternHit, result: BlockFailures) -> None:
         return
     if is_lasting(match):
         result.lasting.append(failure)
-    is_notice = match.is_warning or match.is_code
+    is_notice = match.is_warning or match.is_code or has_sign("falls back", match.text)
     if is_notice:
         result.notices.append(match)
         result.kept.add(key)

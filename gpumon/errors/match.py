@@ -22,7 +22,7 @@ from gpumon.errors.memory import (
 from gpumon.errors.prefixes import Timestamp, timestamp_of
 from gpumon.errors.programs import named_program, signs_in
 from gpumon.errors.raised import TRACEBACK
-from gpumon.errors.rank import case_of, causes_of, fixes_of, names_of
+from gpumon.errors.rank import case_of, causes_of, fixes_of, signs_of
 from gpumon.errors.scan import STAMPED_LINES, LogBlock
 from gpumon.errors.signs import has_information_level, has_sign
 
@@ -135,7 +135,7 @@ def match_of(block: LogBlock, hit: PatternHit) -> Match:
     memory = read_memory_message(text)
     texts = {**hit.line_match.groups, **dict(_last_error(hit, text))}
     values: dict[str, int | str] = {name: safe_text(text, _MAX_VALUE) for name, text in texts.items()}
-    if signs := signs_in(block.words.letters, names_of(hit.error)[0]):
+    if signs := signs_in(block.words.letters, signs_of(hit.error)):
         values["signs"] = signs
     return Match(
         hit.error,

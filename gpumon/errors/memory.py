@@ -4,7 +4,7 @@ The message is read in every wording since torch 1.13, wrapped or cut off.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -12,6 +12,7 @@ from typing import Final
 
 from gpumon.core.text_table import table
 from gpumon.core.units import bytes_text
+from gpumon.errors.entry import Values
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.signs import has_sign
 
@@ -65,7 +66,6 @@ def _wordings() -> Sequence[tuple[str, re.Pattern[str]]]:
 
 
 _OTHER: Final = _pattern(r"Process (\d+) has SIZE memory in use")
-_JSON_NAMES: Final = {"foreign": "other_processes", "unallocated": "reserved_unallocated"}
 SIZES: Final = ("asked", "total", "free", "foreign", "own", "allowed", "allocated", "private_pools", "unallocated")
 
 
@@ -115,9 +115,11 @@ class MemoryMessage:
         return min(listed, rest) if listed else rest
 
     def sizes(self) -> dict[str, int]:
-        """The known sizes, under the names of the JSON document."""
-        values = {name: getattr(self, name) for name in SIZES}
-        return {f"{_JSON_NAMES.get(name, name)}_bytes": value for name, value in values.items() if value is not None}
+        """The known sizes, under the names of the JSON document; who holds the rest is known only of the own memory."""
+        rest = "other_processes" if self.own or self.others else "outside_allocator"
+        names = {"unallocated": "reserved_unallocated", "foreign": rest}
+        values = {names.get(name, name): getattr(self, name) for name in SIZES}
+        return {f"{name}_bytes": value for name, value in values.items() if value is not None}
 
 
 def read_memory_message(text: str) -> MemoryMessage | None:
@@ -209,13 +211,10 @@ def is_first_step(lines: Iterable[str]) -> bool:
     return bool(counts) and not any(counts) and not any(has_sign("later epoch", text) for text in texts)
 
 
-def value_rows(message: MemoryMessage, **more: int | None) -> Iterator[tuple[str, str]]:
-    """The sizes in the message, and others, as the labels of `memory.txt` and texts."""
-    sizes = {name: getattr(message, name) for name in SIZES} | more
-    kinds = "foreign" if message.own or message.others else "outside"
+def size_rows(values: Values) -> list[tuple[str, str]]:
+    """The sizes among the values of an error, with the labels of `memory.txt`."""
     labels = dict(memory_texts("label"))
-    known = ((kinds if name == "foreign" else name, size) for name, size in sizes.items() if size is not None)
-    yield from ((labels[name], bytes_text(size)) for name, size in known)
+    return [(labels[name], bytes_text(int(size))) for name, size in values.items() if name in labels]
 
 
 def memory_sentence(name: str, message: MemoryMessage, **more: float | str | None) -> str:

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from enum import Enum
+from typing import Final, NamedTuple
 
 from gpumon.core.text_table import table
 from gpumon.core.units import counted
@@ -11,12 +12,11 @@ from gpumon.errors.explanation import Explanation
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import shared_fixes, shared_texts
 from gpumon.errors.match import Match
-from gpumon.errors.memory import MemoryCause, cause_sentence, value_rows
+from gpumon.errors.memory import MemoryCause, cause_sentence, size_rows
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.raised import TracebackFrame
 from gpumon.errors.rank import PLACES, case_of, fixes_of
 from gpumon.errors.reading import LogFailure, NumberedLine
-from gpumon.errors.text_blocks import BlockKind, Section, TextBlock, fix_blocks, paragraph
 
 FIXES: Final = "How to fix it, best first"
 NEXT_STEPS: Final = "What to do next"
@@ -25,6 +25,43 @@ NEXT_STEPS: Final = "What to do next"
 _ROWS: Final = [row.split(" | ", 2) for row in table("gpumon.errors", "kinds")]
 KIND_SENTENCES: Final = {kind: sentence for kind, sentence, *_ in _ROWS}
 _KINDS: Final = [(kind, lazy_pattern(pattern, re.IGNORECASE)) for kind, _, *patterns in _ROWS for pattern in patterns]
+
+
+class BlockKind(Enum):
+    """How a block of text is laid out: code is never wrapped, a row is a name and a value, separated by a tab."""
+
+    PARAGRAPH = "paragraph"
+    ITEM = "item"
+    CODE = "code"
+    QUOTE = "quote"
+    ROW = "row"
+
+
+class TextBlock(NamedTuple):
+    """A block of text."""
+
+    kind: BlockKind
+    text: str
+
+
+class Section(NamedTuple):
+    """A heading and the blocks below it."""
+
+    heading: str
+    blocks: tuple[TextBlock, ...]
+
+
+def paragraph(text: str) -> TextBlock:
+    """A paragraph."""
+    return TextBlock(BlockKind.PARAGRAPH, text)
+
+
+def fix_blocks(fixes: Iterable[Fix]) -> Iterator[TextBlock]:
+    """A list of fixes, each with its code."""
+    for fix in fixes:
+        yield TextBlock(BlockKind.ITEM, fix.text)
+        if fix.code:
+            yield TextBlock(BlockKind.CODE, fix.code)
 
 
 def sections(explanation: Explanation) -> list[Section]:
@@ -40,7 +77,7 @@ def sections(explanation: Explanation) -> list[Section]:
         result += _remedies(cause.error, cause.fixes, cause.context)
         # The sizes explain why memory ran out, and what is no part of the message only serves the fixes.
         values = [(name.replace("_", " "), value) for name, value in cause.values.items() if name not in PLACES]
-        if values and cause.memory is None and cause.oom_report is None:
+        if values and cause.memory is None:
             result.append(_table("Values in the log", values))
         result += _sources(cause.error)
     if others:
@@ -88,16 +125,16 @@ def _causes(causes: Sequence[str]) -> Iterator[TextBlock]:
 
 
 def _memory(match: Match) -> Iterator[Section]:
-    report, heading = match.oom_report, "Why memory ran out"
-    if report is not None:
-        yield _table(heading, report.rows, *map(paragraph, report.sentences))
-        if report.stack:
-            calls = tuple(TextBlock(BlockKind.CODE, call) for call in report.stack)
-            yield Section("Stack of the allocation, innermost call first", calls)
-    elif match.memory is not None:
-        gpu = [("GPU", match.values["gpu"])] if "gpu" in match.values else []
-        sentence = cause_sentence(match.memory_cause or MemoryCause.UNKNOWN, match.memory)
-        yield _table(heading, (*gpu, *value_rows(match.memory)), paragraph(sentence))
+    report, cause = match.oom_report, match.memory_cause
+    if match.memory is None or cause is None:
+        return
+    gpu = ", ".join(str(match.values[name]) for name in ("gpu", "gpu_name") if name in match.values)
+    rows = [*([("GPU", gpu)] if gpu else ()), *size_rows(match.values), *(report.rows if report else ())]
+    sentences = report.sentences if report else [cause_sentence(cause, match.memory)]
+    yield _table("Why memory ran out", rows, *map(paragraph, sentences))
+    if report and report.stack:
+        calls = tuple(TextBlock(BlockKind.CODE, call) for call in report.stack)
+        yield Section("Stack of the allocation, innermost call first", calls)
 
 
 def _table(heading: str, rows: Iterable[tuple[str, object]], *above: TextBlock) -> Section:
@@ -128,12 +165,12 @@ def _other_match(match: Match) -> str:
 
 def _unknown_sections(explanation: Explanation) -> Iterator[Section]:
     """The last unknown error of a log; for a log without errors, its last lines."""
-    error = explanation.unknown
+    error, reading = explanation.unknown, explanation.reading
     if error is None:
         why = "The log also contains no other error: no traceback, no crash, and no line of the level ERROR."
-        why = why if explanation.last_lines else "The log is empty."
-        yield Section(f"No known error in {counted(explanation.lines, 'line')}", (paragraph(why),))
-        heading, lines, steps = "Its last lines", explanation.last_lines, shared_fixes("unknown-no-error")
+        why = why if reading.last_lines else "The log is empty."
+        yield Section(f"No known error in {counted(reading.lines, 'line')}", (paragraph(why),))
+        heading, lines, steps = "Its last lines", tuple(reading.last_lines), shared_fixes("unknown-no-error")
         request = "If the log contains an error that gpumon does not recognize, open an issue, and attach:"
     else:
         place = [paragraph(_position_text(error.line, error.rank, error.timestamp))]
@@ -144,7 +181,7 @@ def _unknown_sections(explanation: Explanation) -> Iterator[Section]:
         yield Section(f"{error.name}: not a known error", (quote, *place, kind))
         heading, lines, steps = "Lines around it", error.around, shared_fixes(f"unknown-{kind_of(error)}")
         request = "To have this error added to gpumon, open an issue. A report to any project needs:"
-    if lines:  # no line is shown around the first error of a build, which stands in another place
+    if lines:
         yield Section(heading, tuple(_quotes(lines)))
     yield Section(NEXT_STEPS, tuple(fix_blocks(steps)))
     yield Section("What to attach to a report", (paragraph(request), *fix_blocks(shared_fixes("unknown-attachments"))))

@@ -12,15 +12,15 @@ from gpumon.errors.entry import Fix, KnownError
 from gpumon.errors.explanation import Explanation
 from gpumon.errors.load import ERRORS, shared_fixes
 from gpumon.errors.match import Match, OomReport
-from gpumon.errors.memory import MemoryCause, cause_sentence, memory_sentence, memory_texts, value_rows
+from gpumon.errors.memory import MemoryCause, cause_sentence, memory_sentence, memory_texts
 from gpumon.errors.oom_cause import IdleMemory, OomFindings
 from gpumon.errors.prefixes import ClockKind, Timestamp
 from gpumon.errors.rank import case_of, fixes_of
+from gpumon.errors.reading import LogReading
 
 _MAX_CALLS: Final = 8
 OUT_OF_MEMORY: Final = "oom"
 OF_ASYNC_BACKEND: Final = "oom-async-backend"
-IMPOSSIBLE_SIZE: Final = "oom-1eb"
 """The entries of the errors that a report can be about."""
 
 
@@ -32,7 +32,7 @@ def explain_oom(file: OomFile) -> Explanation:
         cause=findings.cause,
         sentences=_sentences(findings),
         rows=tuple(_rows(findings)),
-        fixes=tuple(_fixes(findings)),
+        fixes=_fixes(findings),
         place=_place(file, moment),
         stack=tuple(_calls(file.stack)),
     )
@@ -48,7 +48,7 @@ def explain_oom(file: OomFile) -> Explanation:
         memory=findings.message,
         oom_report=report,
     )
-    return Explanation((match,), answer_to_report(match, report), 1)
+    return Explanation((match,), answer_to_report(match, report), LogReading(lines=1))
 
 
 def _error(findings: OomFindings) -> KnownError:
@@ -63,25 +63,23 @@ def _error(findings: OomFindings) -> KnownError:
     )
 
 
-def _fixes(findings: OomFindings) -> Iterator[Fix]:
-    """The fixes for this case, then those for its cause, without those that are already in use."""
-    idle, is_expandable = findings.idle, findings.file.is_expandable or False
-    is_misplaced = findings.sentence == "measured misplaced"
-    is_in_graphs = is_misplaced and 2 * idle.private >= idle.elsewhere
-    if findings.sentence == "measured impossible":
-        yield from fixes_of(ERRORS[IMPOSSIBLE_SIZE], case_of(ERRORS[IMPOSSIBLE_SIZE]))
-    if is_misplaced:
-        yield from shared_fixes("oom-cuda-graphs") if idle.private and idle.private >= idle.other_streams else ()
-        yield from shared_fixes("oom-one-stream") if idle.other_streams else ()
-        yield from shared_fixes("oom-empty-before-capture") if idle.not_given_back else ()
-    elif is_expandable and findings.cause is MemoryCause.FRAGMENTATION:
-        yield from shared_fixes("oom-equal-sizes")
+def _fixes(findings: OomFindings) -> tuple[Fix, ...]:
+    """The fixes of the entry for this case."""
+    idle, is_misplaced = findings.idle, findings.sentence == "measured misplaced"
+    graphs = idle.private if idle.private >= idle.other_streams else 0
+    places = {"graphs": graphs, "streams": idle.other_streams, "cache": idle.not_given_back}
     # Expandable segments free only memory that is in no private pool, so they do not help against graphs.
-    cause = MemoryCause.TOO_BIG if is_in_graphs else findings.cause
-    may_leak = not {"grows", "may leak"}.isdisjoint(findings.observations)
-    facts = {"measured": "yes", "memory": cause.value, "expandable": is_expandable, "may_leak": may_leak}
+    is_in_graphs = is_misplaced and 2 * idle.private >= idle.elsewhere
+    facts = {
+        "measured": "yes",
+        "memory": (MemoryCause.TOO_BIG if is_in_graphs else findings.cause).value,
+        "impossible": findings.sentence == "measured impossible",
+        "misplaced": is_misplaced and ", ".join(place for place, size in places.items() if size),
+        "expandable": findings.file.is_expandable or False,
+        "may_leak": not {"grows", "may leak"}.isdisjoint(findings.observations),
+    }
     entry = _entry(findings.file)
-    yield from fixes_of(entry, case_of(entry, more={name: value for name, value in facts.items() if value}))
+    return fixes_of(entry, case_of(entry, more={name: value for name, value in facts.items() if value}))
 
 
 def _entry(file: OomFile) -> KnownError:
@@ -89,18 +87,10 @@ def _entry(file: OomFile) -> KnownError:
 
 
 def _rows(findings: OomFindings) -> Iterator[tuple[str, str]]:
-    file, idle, trend = findings.file, findings.idle, findings.trend
-    yield "GPU", f"cuda:{file.ordinal}" + (f", {file.device_name}" if file.device_name else "")
-    yield from value_rows(
-        findings.message,
-        reserved=None if file.statistics is None else findings.statistics.reserved_bytes,
-        largest=idle.largest or None,
-        waiting=findings.statistics.freed_waiting_bytes or None,
-        private=idle.private_reserved or None,
-    )
+    trend, settings = findings.trend, findings.file.settings
     if trend.retries_count is not None:
         yield "cache freed", f"{times_text(trend.retries_count)} in the last {trend.seconds:.0f} s"
-    yield from ((name, value) for name, value in file.settings.items() if name.startswith("PYTORCH") and value)
+    yield from ((name, value) for name, value in settings.items() if name.startswith("PYTORCH") and value)
 
 
 def _values(findings: OomFindings) -> dict[str, int | str]:
@@ -108,12 +98,12 @@ def _values(findings: OomFindings) -> dict[str, int | str]:
     file, idle = findings.file, findings.idle
     named = {
         **findings.message.sizes(),
-        "other_processes_bytes": None,  # memory outside of the allocator may also be in this process
-        "outside_allocator_bytes": findings.message.foreign,
+        "reserved_bytes": None if file.statistics is None else file.statistics.reserved_bytes,
+        "waiting_bytes": findings.statistics.freed_waiting_bytes or None,
         "idle_scattered_bytes": idle.scattered,
         "idle_elsewhere_bytes": idle.elsewhere,
-        "largest_piece_bytes": idle.largest,
-        "private_pools_reserved_bytes": idle.private_reserved,
+        "largest_piece_bytes": idle.largest or None,
+        "private_pools_reserved_bytes": idle.private_reserved or None,
         "gpu": str(file.ordinal),
         "gpu_uuid": file.uuid,
         "gpu_name": file.device_name,
@@ -159,7 +149,6 @@ def _sentence(name: str, findings: OomFindings) -> str:
         "wanted": findings.wanted,
         "failures": times_text(findings.failures - 1),
         "rescues": times_text(findings.rescues),
-        "reason": memory_sentence(findings.reason, message),
         "seconds": f"{trend.seconds:.0f}",
         "loading": ", or it was still loading a model that is too big" if trend.only_rises else "",
     }

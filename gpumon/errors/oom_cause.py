@@ -197,7 +197,6 @@ class OomFindings:
         failures: How often the process has run out of memory, including this time.
         rescues: How often, at least, freeing the cache helped in the minute; it is also freed before each failure.
         sentence: The name of the sentence about the cause; empty if the file shows no more than the text of the error.
-        reason: The name of the sentence that says why a job is too big.
         observations: The names of the sentences about what else is worth knowing, whatever the cause is.
     """
 
@@ -221,9 +220,6 @@ class OomFindings:
         # Whether the request would have succeeded without the growth in the minute.
         self._lacked_growth = self.trend.seconds > 0 and self._available + self.trend.rise_bytes >= message.asked
         self.cause, self.sentence = self._verdict()
-        is_enough = self.wanted + min(message.foreign or 0, _MAX_CONTEXT_BYTES) <= (message.total or 0)
-        others = "with others" if self._outside >= _MIN_EXCESS_BYTES else "without others"
-        self.reason = f"too_big {'alone' if is_enough else others}"
         self.observations = [name for name, is_true in self._observed().items() if is_true]
 
     def _verdict(self) -> tuple[MemoryCause, str]:
@@ -241,6 +237,9 @@ class OomFindings:
         other = memory_cause(replace(message, own=own, allowed=None, unallocated=0))  # idle memory would not help
         is_no_leak = other is MemoryCause.LEAK and self.trend.seconds > 0
         pieces = "measured fragmentation" if self.idle.pieces else ""
+        others = "with others" if self._outside >= _MIN_EXCESS_BYTES else "without others"
+        is_enough = self.wanted + min(message.foreign or 0, _MAX_CONTEXT_BYTES) <= message.total
+        too_big = f"measured too_big {'alone' if is_enough else others}"
         causes = (
             (asked > message.total, MemoryCause.TOO_BIG, "measured impossible"),
             (is_small and is_in_pieces, MemoryCause.FRAGMENTATION, pieces),
@@ -248,7 +247,7 @@ class OomFindings:
             (other is MemoryCause.OTHER_PROCESSES, other, "measured others"),
             (self._would_suffice(self.idle.elsewhere), MemoryCause.FRAGMENTATION, "measured misplaced"),
             (leaks, MemoryCause.LEAK, "measured leak growth" if self._lacked_growth else "measured leak"),
-            (other is MemoryCause.TOO_BIG or is_no_leak, MemoryCause.TOO_BIG, "measured too_big"),
+            (other is MemoryCause.TOO_BIG or is_no_leak, MemoryCause.TOO_BIG, too_big),
         )
         return next(((cause, sentence) for is_true, cause, sentence in causes if is_true), (other, ""))
 

@@ -1,13 +1,12 @@
 """The program whose log it is, and other signs of a log on which fixes depend."""
 
 import re
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
 
 from gpumon.core.text_table import table
-from gpumon.errors.entry import KnownError
 
 _TRAINER: Final = "trainer"
 """A program that trains, and may use a server of models for a part of it."""
@@ -15,8 +14,6 @@ _CONTAINER_START: Final = "container start"
 """The program that prepares a container: its errors are those of the host."""
 _IN_TRAINING: Final = ("loading", "optimizer", "attention")
 """What a program does whatever it is."""
-_PLACES: Final = frozenset({"container", "Jetson"})
-"""Where a program runs: that matters only for errors that name the place in a condition."""
 
 
 class Program(NamedTuple):
@@ -62,8 +59,6 @@ PROGRAMS, SIGNS = _read()
 """Programs by their names, of which the first one in a log counts; and the letters of signs by the names that they have
 in conditions."""
 _VLLM_PREFIX: Final = re.compile(r"\((?:EngineCore|APIServer|Worker_|VllmWorker)\w{0,12} pid=\d")
-_OF_ERRORS: Final = ("vLLM", "SGLang", "ComfyUI", "llama.cpp", "Text Generation Inference", "LMDeploy", "pip")
-"""Programs that alone have certain errors; the first one of which a log has an error is its program."""
 
 
 def named_program(name: object) -> Program:
@@ -91,14 +86,3 @@ def signs_in(letters: bytes, names: frozenset[str]) -> str:
     """The signs in a log on which the order of the fixes of an error depends; empty if it depends on none of them."""
     signs = (name for name, texts in SIGNS.items() if name in names and any(text in letters for text in texts))
     return ", ".join(signs)
-
-
-def program_of_errors(errors: Iterable[KnownError]) -> str:
-    """The program whose log it is, by the errors that only it has; empty if there are none."""
-    programs = {error.program for error in errors}
-    return next((name for name in _OF_ERRORS if name in programs), "")
-
-
-def is_relevant(program: str, named: Collection[str]) -> bool:
-    """Whether the program matters for the fixes of an error, whose conditions name some programs."""
-    return bool(program) and (program not in _PLACES or program in named)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from enum import Enum, auto
 from itertools import takewhile
+from keyword import iskeyword
 from typing import Final, NamedTuple
 
 from gpumon.core.text import safe_text
@@ -19,6 +20,14 @@ MAX_TRACEBACK_LINES: Final = 400
 MAX_MESSAGE_LINES: Final = 24
 LINES_ABOVE: Final = 40
 _COMMON_HEADS: Final = frozenset({"", "The", "This", "If", "You", "Please", "To", "It", "For", "A", "In", "File"})
+
+_TARGET: Final = lazy_pattern(r"^(?:[^=(\"']{1,100} = |for .{1,100}? in )")
+_SUBSCRIPT: Final = r"(?:\[[\w'\":, .+-]{1,30}\])*"
+_VALUE: Final = lazy_pattern(
+    r"#.*|[rbfRBF]?(['\"]).*?(?:\1|$)|(?<![\w.)\]])"
+    rf"([A-Za-z_][\w.]*{_SUBSCRIPT}(?![\w.(\['\"]|\s*=(?!=))|[A-Za-z_][\w.]*{_SUBSCRIPT}(?=\.(?!backward\()[A-Za-z_]\w*\())"
+)
+_MAX_OPERANDS: Final = 4
 
 
 class Link(Enum):
@@ -45,6 +54,13 @@ class TracebackFrame(NamedTuple):
     function: str
     code: str
     is_own: bool
+
+    @property
+    def operands(self) -> list[str]:
+        """The first names of values in its line of code, without those of functions, modules and parameters."""
+        names = (match[2] for match in _VALUE.finditer(_TARGET.sub("", self.code)) if match[2])
+        values = (name for name in names if not iskeyword(name) and not has_sign("no value", name))
+        return list(dict.fromkeys(values))[:_MAX_OPERANDS]
 
 
 class Raised(NamedTuple):
@@ -203,7 +219,7 @@ def raising_package(frames: Sequence[TracebackFrame]) -> str:
     for frame in reversed(frames):
         match = _PACKAGE.search(frame.file)
         package = "" if match is None else match[1]
-        is_passed_on = package in {"", "torch"} or "__getattr" in frame.function or _FORWARDS.search(frame.code)
+        is_passed_on = package in {"", "torch", "tqdm"} or "__getattr" in frame.function or _FORWARDS.search(frame.code)
         if frame.is_own or not is_passed_on:
             return package
     return ""

@@ -43,16 +43,14 @@ def case_of(error: KnownError, text: str = "", values: Values = _NO_VALUES, more
     return Case(message, known, frozenset(filter(None, signs.split(", "))), program, platform)
 
 
-def names_of(error: KnownError) -> tuple[frozenset[str], frozenset[str]]:
-    """The signs of a log and the programs on which the fixes of an error, or its causes, depend."""
-    return _names_in((*(fix.when for fix in error.fixes if fix.when), *(when for when, _ in error.causes_when)))
+def signs_of(error: KnownError) -> frozenset[str]:
+    """The signs of a log on which the fixes of an error, or its causes, depend."""
+    return _signs_in((*(fix.when for fix in error.fixes if fix.when), *(when for when, _ in error.causes_when)))
 
 
 @lru_cache(maxsize=256)
-def _names_in(texts: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
-    conditions = [condition(text) for text in texts]
-    signs = frozenset(chain.from_iterable(some.signs for some in conditions))
-    return signs, frozenset(chain.from_iterable(some.programs for some in conditions))
+def _signs_in(texts: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(chain.from_iterable(condition(text).signs for text in texts))
 
 
 def fixes_of(error: KnownError, case: Case) -> tuple[Fix, ...]:

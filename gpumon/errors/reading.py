@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 from gpumon.errors import signs
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match
-from gpumon.errors.operands import operands
 from gpumon.errors.prefixes import Timestamp
 from gpumon.errors.raised import NOT_RAISED, Link, Raised, TracebackFrame
 from gpumon.errors.ranks import RankWork
@@ -96,8 +95,7 @@ class LogFailure:
     @property
     def operands(self) -> list[str]:
         """The values in the user's line that failed; none if it is a package that computes with others."""
-        is_own = self.frame is not None and self.frame.is_own and not self.raised.package
-        return operands(self.frame.code) if self.frame is not None and is_own else []
+        return self.frame.operands if self.frame and self.frame.is_own and not self.raised.package else []
 
     @property
     def is_echo(self) -> bool:

@@ -7,7 +7,7 @@ from gpumon.errors.entry import ContextState
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match
 from gpumon.errors.rank import case_of
-from gpumon.errors.reading import FailureKind, LogFailure
+from gpumon.errors.reading import LogFailure
 from gpumon.errors.signs import has_sign
 
 _PROBES: Final = frozenset(
@@ -32,7 +32,7 @@ def are_of_one_rank(one: LogFailure, other: LogFailure) -> bool:
 
 def is_led_by(root: LogFailure, lasting: LogFailure) -> bool:
     """Whether an error of a kind that ends programs later is the cause of a failure."""
-    if follows(root, lasting) or _is_about_the_same(root, lasting):
+    if follows(root, lasting) or _is_about_the_same(root, lasting.text):
         return True
     is_near = -_MAX_LINES_BEHIND <= root.line - lasting.line <= _MAX_LINES_TO_REASON
     is_notice = lasting.match is not None and lasting.match.error.is_warning
@@ -54,12 +54,10 @@ def follows(failure: LogFailure, earlier: LogFailure) -> bool:
 
 def may_lead_to(notice: Match, root: LogFailure) -> bool:
     """Whether a notice may be the reason of a failure: it names the same, and says more than the failure does."""
-    known = LogFailure(FailureKind.KNOWN, notice.line, notice.text, notice.rank, matches=(notice,))
-    package = root.raised.package
-    is_named = len(package) >= _MIN_OBJECT and package in notice.text
-    is_named = is_named or _is_about_the_same(root, known) or shares_name(notice, root)
-    is_repeated = root.raised.message != "" and root.raised.message in notice.text
-    return is_named and not is_repeated and are_of_one_rank(known, root)
+    package, message, text = root.raised.package, root.raised.message, notice.text
+    is_repeated = message != "" and message in text
+    is_named = (len(package) >= _MIN_OBJECT and package in text) or shares_name(notice, root)
+    return not is_repeated and (is_named or _is_about_the_same(root, text))
 
 
 def shares_name(notice: Match, root: LogFailure) -> bool:
@@ -83,12 +81,12 @@ def is_probe(failure: LogFailure) -> bool:
     return failure.raised.class_name in _PROBES and not raising.code.startswith("raise ")
 
 
-def _is_about_the_same(failure: LogFailure, earlier: LogFailure) -> bool:
-    """Whether both name the same address, port, file or GPU, or both say that a value is not a number."""
+def _is_about_the_same(failure: LogFailure, earlier: str) -> bool:
+    """Whether a failure without entry names the same address, port, file or GPU as a text, or both a value like nan."""
     one, other = (
-        {word.lower() for word in _NOT_A_NUMBER.findall(item.text)}
-        | {word for word in _OBJECT.findall(item.text) if len(word) >= _MIN_OBJECT}
-        for item in (failure, earlier)
+        {word.lower() for word in _NOT_A_NUMBER.findall(text)}
+        | {word for word in _OBJECT.findall(text) if len(word) >= _MIN_OBJECT}
+        for text in (failure.text, earlier)
     )
     return failure.match is None and not one.isdisjoint(other)
 

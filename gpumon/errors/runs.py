@@ -38,6 +38,8 @@ _FIRST_LINES: Final = 20
 _MIN_LETTERS: Final = 8
 """Letters of a first line that differs from those of other programs."""
 _MIN_AGAIN: Final = 2
+_LINES_OF_START: Final = 4
+_ENDING: Final = "Killing subprocess "
 _MAX_PASTED_LINES: Final = 12
 _KINDS_OF_WORDS: Final = ("request", "bar", "unit", "rate", "loss", "done", "success", "passed tests", "restart")
 _WORDS: Final = frozenset(text for name in _KINDS_OF_WORDS for text in signs.sign(name).texts)
@@ -55,7 +57,7 @@ class RunReader:
         self._reached: dict[tuple[int | None, str], int | None] = {}
         self._before: Sequence[tuple[int | None, str]] = ()
         self._first_lines: set[bytes] | None = None
-        self._again = 0
+        self._again: set[bytes] = set()
         self._characters = 0
 
     def add(self, block: LogBlock, failures: Sequence[FailureLines]) -> None:
@@ -118,6 +120,9 @@ class RunReader:
         key = (failure.kind, raised.name, failure.match.error.id if failure.match else known, failure.rank)
         count = self._open.counts[key]
         self._open.counts[key] += 1
+        if count >= _MAX_ECHOED and raised.is_of_script and raised.is_uncaught and not self._reading.ranks:
+            self._restart(failure.first_line)  # a script that is started again and again
+            count = 0
         is_continued = bool(count) and failure.kind is FailureKind.KNOWN and self._continues(failure, key)
         if is_continued or count >= _MAX_ECHOED or len(self._open.items) >= MAX_OPEN:
             return
@@ -189,10 +194,14 @@ class RunReader:
 
     def _starts(self, block: LogBlock, position: int) -> bool:
         """Whether a program is started: a shell says so, or a log without ranks begins again with its first lines."""
+        if any(text.startswith(_ENDING) for text in block.texts[position + 1 : position + 1 + _LINES_OF_START]):
+            return False  # a launcher wrote both when it ended, from its buffer
         shape = _shape(block.texts[position])
         is_again = not self._reading.ranks and shape in (self._first_lines or ())
-        self._again += is_again and sum(map(str.isalpha, block.texts[position])) >= _MIN_LETTERS
-        return self._again >= _MIN_AGAIN or (self._open.has_ended and signs.starts(block.texts[position]))
+        self._again.update(
+            (shape,) if is_again and sum(map(str.isalpha, block.texts[position])) >= _MIN_LETTERS else ()
+        )
+        return len(self._again) >= _MIN_AGAIN or (self._open.has_ended and signs.starts(block.texts[position]))
 
     def _progress(self, step: signs.WorkLine, block: LogBlock, position: int) -> None:
         number, rank = block.numbers[position], block.ranks[position]
@@ -238,7 +247,7 @@ class RunReader:
         self._open.clear()
         self._reached.clear()
         self._before = ()
-        self._again = 0
+        self._again.clear()
         self._start = number
         self._reading.first_failed_rank = None
         self._reading.works.clear()

@@ -8,11 +8,10 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Final
 
 from gpumon.core.text import safe_text
-from gpumon.errors.failed_tests import failed_test
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.raised import (
     CELL,
@@ -21,6 +20,8 @@ from gpumon.errors.raised import (
     DURING,
     EXCEPTION,
     FRAME,
+    LINES_ABOVE,
+    MAX_MESSAGE_LINES,
     MAX_TEXT,
     MAX_TRACEBACK_LINES,
     TRACEBACK,
@@ -63,6 +64,10 @@ _LINES_OF_SYNTAX: Final = 7
 _OBJECT: Final = lazy_pattern(r"\s*(?:(?:handle|future|task|transport|protocol): <.*)?")
 _REPORTED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL)\b")
 _LOGGED: Final = lazy_pattern(r"\b(?:ERROR|WARNING|WARN|CRITICAL|INFO)\b")
+
+_PLACE_OF_TEST: Final = lazy_pattern(r"(\S.{0,200}?\.py):(\d{1,7}): (\w+)$")
+_TEST_LINE: Final = lazy_pattern(r"(?:\S.{0,60} )?E(?: |$)")
+_TEST_HEADS: Final = ("=====", "_____")
 
 
 def exceptions(block: LogBlock, notices: Iterable[int] = ()) -> list[Raised]:
@@ -139,7 +144,14 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
         is_below_body = False
         if foreign > _MAX_FOREIGN_LINES:
             return None
-    return _cut(header, end, frames) if end == rank.stop and not foreign and frames else None
+    return None if end < rank.stop or foreign else _cut(header, end, frames, is_stopped=line.startswith("^C"))
+
+
+def _cut(header: int, end: int, frames: Sequence[TracebackFrame], *, is_stopped: bool) -> Raised | None:
+    """A traceback without its last line; a terminal shows by ``^C`` where ctrl+c was pressed."""
+    name = "KeyboardInterrupt" if is_stopped else "Traceback without its last line"
+    where = own_frame(frames), frames[-1] if frames else None, raising_package(frames)
+    return Raised(name, "", end - 1, header, end, *where, has_traceback=True) if frames or is_stopped else None
 
 
 def _shape(prefix: str) -> str:
@@ -147,20 +159,12 @@ def _shape(prefix: str) -> str:
     return prefix.translate(_DIGITS)
 
 
-def _cut(header: int, end: int, frames: Sequence[TracebackFrame]) -> Raised:
-    """A traceback without its last line."""
-    name = "Traceback without its last line"
-    return Raised(
-        name, "", end - 1, header, end, own_frame(frames), frames[-1], raising_package(frames), has_traceback=True
-    )
-
-
 def _goes_on(rows: RankLines, row: int, end: int, base: int) -> bool:
     """Whether a traceback goes on below a line, which then is one of another stream, whatever it looks like."""
     is_warning = _WARNING.match(rows.lines[row][base:]) is not None
     for other in range(row + 1, min(end, row + _LINES_OF_PLACE)):
         rest = rows.lines[other][base:]
-        if TRACEBACK in rest:
+        if TRACEBACK in rest or rest.startswith("Call stack:"):
             return False
         if rest[:1].isspace() and (is_warning or FRAME.search(rest)):
             return True
@@ -246,7 +250,7 @@ def _bare_exceptions(
         if row < last_end or row in taken:
             continue
         if match["test"]:
-            item = failed_test(rows, row)
+            item = _failed_test(rows, row)
             last_end = row + 1 if item is None else item.end_row
             yield from () if item is None else (item,)
             continue
@@ -269,3 +273,36 @@ def _bare_exceptions(
             is_uncaught=is_end,
             is_of_script=is_script,
         )
+
+
+def _failed_test(rows: RankLines, row: int) -> Raised | None:
+    """An exception as pytest shows it, or None: its lines begin with E, and its place stands below them."""
+    rank = rows.of_rank(row)
+    end = next((other for other in range(row, rank.stop) if not _TEST_LINE.match(rows.lines[other])), rank.stop)
+    below = takewhile(
+        lambda text: not text.startswith(_TEST_HEADS), rows.texts[end : min(end + LINES_ABOVE, rank.stop)]
+    )
+    first_row = row
+    place = next(filter(None, map(_PLACE_OF_TEST.match, below)), None)
+    is_own = place is not None and not has_sign("library", place[1])
+    files = [] if place is None else [TracebackFrame(place[1], int(place[2]), "", "", is_own)]
+    for other in range(row - 1, max(rank.start, row - MAX_TRACEBACK_LINES) - 1, -1):
+        text = rows.texts[other]
+        if text.startswith(_TEST_HEADS) or _TEST_LINE.match(rows.lines[other]):
+            break
+        first_row = other
+        if text.startswith("> ") and files and not files[-1].code:
+            files[-1] = files[-1]._replace(code=safe_text(text[1:].strip(), MAX_TEXT))
+        frame = frame_at(text.strip(), rows, other, 0)
+        files += [] if frame is None else [frame]
+    shown = (line.partition("E ")[2].strip() for line in rows.lines[row : min(end, row + MAX_MESSAGE_LINES)])
+    first, *more = (safe_text(line, MAX_TEXT) for line in shown)
+    named = EXCEPTION.match(first)
+    if named is None and not files:  # such as a row of a table
+        return None
+    name = named[1] if named is not None else place[3] if place is not None else "AssertionError"
+    lines = (first.removeprefix(name).removeprefix(":").strip(), *(more if first.endswith(":") else ()))
+    message = "\n".join(lines)[: MAX_TEXT * 8]  # what follows are mostly the values that were compared
+    own = next((frame for frame in files if frame.is_own), None)
+    raising = files[0] if files else None
+    return Raised(safe_text(name, MAX_TEXT), message, row, first_row, end, own, raising, is_of_test=True)

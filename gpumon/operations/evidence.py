@@ -78,11 +78,6 @@ class LiveEvidence:
             return None
         return limits.shared_bytes, limits.shared_free_bytes
 
-    @property
-    def visible_devices(self) -> str | None:
-        """``CUDA_VISIBLE_DEVICES`` of this shell."""
-        return os.environ.get("CUDA_VISIBLE_DEVICES")
-
 
 def with_evidence(explanation: Explanation, live: LiveEvidence | None = None) -> Explanation:
     """Adds what this host reports about the cause, if anything."""
@@ -141,7 +136,7 @@ def _visible(live: LiveEvidence) -> Iterator[tuple[str, str]]:
     """The GPUs that a program started from this shell can use."""
     if live.frame is not None:
         yield "GPUs", str(len(live.frame.devices))
-    visible = live.visible_devices
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     yield "CUDA_VISIBLE_DEVICES", "not set" if visible is None else safe_text(visible) or "empty: no GPU is visible"
 
 

@@ -9,8 +9,7 @@ from gpumon.errors.answer import LogAnswer
 from gpumon.errors.entry import KnownError
 from gpumon.errors.explain import explain_text
 from gpumon.errors.explanation import Explanation
-from gpumon.errors.narrative import FIXES, NEXT_STEPS, sections
-from gpumon.errors.text_blocks import BlockKind, Section
+from gpumon.errors.narrative import FIXES, NEXT_STEPS, BlockKind, Section, sections
 from gpumon.present.explain_text import AnswerRole, answer_lines, layout
 from gpumon.present.paint.line import Line, Role, Span, clipped, line, wrapped
 

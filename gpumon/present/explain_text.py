@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from gpumon.errors.advice import Advice
 from gpumon.errors.answer import LogAnswer
-from gpumon.errors.text_blocks import BlockKind, Section, TextBlock
+from gpumon.errors.narrative import BlockKind, Section, TextBlock
 from gpumon.present.paint.line import wrapped
 
 _LABEL_WIDTH: Final = 9

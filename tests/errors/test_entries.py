@@ -83,7 +83,7 @@ FILES: Final = {path.stem: list(entry_texts(path.stem)) for path in entry_files(
 
 GIVEN: Final = frozenset(
     {"run", "pci", "memory", "one_tensor", "measured", "expandable", "may_leak", "raised_by", "processes"}
-    | {"at", "code_line", "operands", "operand", "raiser", "installed", "said"}
+    | {"impossible", "misplaced", "at", "code_line", "operands", "operand", "raiser", "installed", "said"}
 )
 """Slots that have a value without a wording or a function that provides it; the last error of NCCL is below it."""
 
@@ -247,7 +247,8 @@ def test_an_entry_is_complete(error: KnownError) -> None:
 def test_conditions_name_what_exists(error: KnownError) -> None:
     for text in filter(None, (*(fix.when for fix in error.fixes), *(when for _, when in error.follows))):
         assert set(condition(text).signs) <= set(SIGNS)
-        assert set(condition(text).programs) <= {*PROGRAMS, "pip"}
+        named = re.findall(r'\bprogram ("[^"]+"|[^\s()",]+)', text)
+        assert {name.strip('"') for name in named} <= {*PROGRAMS, "pip"}
     assert slots_of(error) - {"last_error"} <= given_slots(error)
 
 
@@ -277,7 +278,7 @@ def test_shared_fixes_are_used() -> None:
 
 CODE: Final = [path for path in Path(errors.__path__[0]).parent.rglob("*.py") if "workloads" not in path.parts]
 LINKS: Final = {
-    "gpumon/errors/oom.py": {"OUT_OF_MEMORY", "OF_ASYNC_BACKEND", "IMPOSSIBLE_SIZE"},
+    "gpumon/errors/oom.py": {"OUT_OF_MEMORY", "OF_ASYNC_BACKEND"},
     "gpumon/health/alerts/errors.py": {"OTHER_XID"},
     "gpumon/fleet/exporters.py": {""},
     "gpumon/present/error_list.py": {"FREQUENT", ""},

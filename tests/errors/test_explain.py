@@ -50,8 +50,8 @@ def full_text(explanation: Explanation) -> str:
 
 def test_a_log_without_errors_has_no_cause() -> None:
     assert explain_text("").matches == ()
-    assert explain_text("").lines == 0
-    assert explain_text("all is well\n").lines == 1
+    assert explain_text("").reading.lines == 0
+    assert explain_text("all is well\n").reading.lines == 1
     assert not explain_text("all is well").is_failure
 
 
@@ -187,7 +187,7 @@ def test_line_numbers_are_those_of_the_file() -> None:
     text = "\n".join([*noise(9000, 1), "\r1%\r2%", OOM, *noise(90, 2)])
     explanation = explain_text(text)
     assert [match.line for match in explanation.matches] == [9002]
-    assert explanation.lines == 9092
+    assert explanation.reading.lines == 9092
 
 
 @pytest.mark.parametrize("size", [1, 7, 4096])

@@ -168,7 +168,7 @@ def test_the_records_of_a_container_are_explained_as_their_lines() -> None:
     "line", ['{"log":"', '{"log":1}', '{"log":"a', '{"log":"' + "[" * 100_000, '{"log":null,"log":3}']
 )
 def test_what_only_starts_like_a_record_is_a_line(line: str) -> None:
-    assert explain_text(f"{line}\n{OOM}\n").lines == 2
+    assert explain_text(f"{line}\n{OOM}\n").reading.lines == 2
 
 
 def test_a_traceback_in_one_record_is_explained_as_its_lines() -> None:
@@ -211,5 +211,5 @@ def test_lines_after_blank_lines_have_their_numbers(blank_lines: int, line_end: 
     blank = line_end * blank_lines
     explanation = explain_text(f"first{line_end}{blank}{OOM}{line_end}{blank}last")
     (match,) = explanation.matches
-    assert (match.line, explanation.lines) == (blank_lines + 2, 2 * blank_lines + 3)
-    assert explain([blank.encode()]).lines == blank_lines
+    assert (match.line, explanation.reading.lines) == (blank_lines + 2, 2 * blank_lines + 3)
+    assert explain([blank.encode()]).reading.lines == blank_lines

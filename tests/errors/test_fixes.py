@@ -1,7 +1,10 @@
 """Fixes that name the values in the message."""
 
+import re
+
 import pytest
 
+from gpumon.core.text_table import table
 from gpumon.errors.entry import Fix
 from gpumon.errors.explain import explain_text
 from gpumon.errors.facts.platforms import WINDOWS, for_windows
@@ -77,6 +80,7 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
         ("export PYTHONUTF8=1", "$env:PYTHONUTF8 = '1'"),
         ("pip list | grep -i nvidia; pip check", "pip list | Select-String nvidia; pip check"),
         ("nvidia-smi | grep -o -E 'CUDA Version: [0-9.]+'", "nvidia-smi"),
+        ("pip install ninja && python setup.py install", "pip install ninja; python setup.py install"),
         ("df -h .", ""),
         ("find = tensor.nonzero()", "find = tensor.nonzero()"),
     ],
@@ -106,6 +110,10 @@ def test_fixes_for_other_wordings_are_last_and_the_first_one_is_no_alternative()
             assert len(match.fixes) <= 8, error.id
 
 
-def test_old_powershell_has_no_conjunction() -> None:
-    assert for_windows("pip install ninja && python setup.py install") == "pip install ninja; python setup.py install"
-    assert for_windows("sudo a && sudo b") == "sudo a && sudo b"
+def test_a_row_for_a_renamed_name_has_patterns_names_and_a_version() -> None:
+    for row in table("gpumon.errors", "renamed"):
+        owners, _, rest = row.partition(": ")
+        pairs, _, kept = rest.partition(" | ")
+        assert re.fullmatch(r"(?:[\w-]+<[\d.]+)?", kept), row
+        assert all(re.fullmatch(r"(?:\w+=? )+=> .*[^ .;]", pair) for pair in pairs.split("; ")), row
+        assert re.compile(owners), row

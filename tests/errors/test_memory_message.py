@@ -11,7 +11,7 @@ from gpumon.errors.memory import (
     cause_sentence,
     memory_cause,
     read_memory_message,
-    value_rows,
+    size_rows,
 )
 
 GIB = 1 << 30
@@ -144,8 +144,8 @@ def test_in_a_container_the_process_is_listed_as_another_one() -> None:
 
 
 def test_rows_of_the_known_sizes() -> None:
-    assert dict(value_rows(MemoryMessage(asked=GIB))) == {"requested": "1.00 GiB"}
-    assert dict(value_rows(READ_NEW))["held by other processes"] == "41.0 GiB"
+    assert size_rows(MemoryMessage(asked=GIB).sizes()) == [("requested", "1.00 GiB")]
+    assert ("held by other processes", "41.0 GiB") in size_rows(READ_NEW.sizes())
 
 
 def test_a_message_truncated_before_the_sizes_of_the_process_has_no_cause() -> None:

@@ -14,11 +14,8 @@ Facts = Mapping[str, int | str]
 
 _NUMBER: Final = lazy_pattern(r"-?\d+")
 _IMAGE_DIMENSIONS: Final = 4
-_TEXT_ENCODERS: Final = {768, 1280, 2048, 2560, 2816, 3584, 4096, 7680, 12288, 15360}
 _POSITIONS: Final = {77: "CLIP", 448: "Whisper", 512: "BERT", 514: "RoBERTa", 1024: "GPT-2 and BART"}
 """Numbers of positions of models, which a text must not exceed."""
-_LENGTHS: Final = frozenset({2048, 4096, 8192, 16384, 32768})
-"""Common limits of the number of tokens."""
 _FEATURES: Final = 64
 """What the numbers of features of language models are multiples of, and the number of tokens of a text rarely is."""
 _MIN_ROWS: Final = 8
@@ -46,10 +43,9 @@ def _sizes(text: str) -> list[int]:
 def _features(match: re.Match[str]) -> Facts:
     rows, given, expected = (int(match[name]) for name in ("rows", "given", "expected"))
     factor = expected // given if given else 0
-    sizes = {"given": given, "expected": expected}
     if factor >= _MIN_ROWS and factor * given == expected and rows % factor == 0:
         return {"shapes": "rows of a sample"}
-    return {"shapes": "text encoders" if {given, expected} <= _TEXT_ENCODERS else "features", **sizes}
+    return {"shapes": "features", "given": given, "expected": expected}
 
 
 def _channels(match: re.Match[str]) -> Facts:
@@ -85,28 +81,21 @@ def _view(match: re.Match[str]) -> Facts:
     sizes = {"elements": elements, "known": known}
     if len(shape) < 2 or not known:
         return {}
-    is_square = len(shape) > 2 and shape[-1] == shape[-2]
     fitting = {size: elements * size // known for size in shape[:-2] if size > 1 and elements * size % known == 0}
     if elements % known and -1 not in shape and len(fitting) == 1:
         return {"shapes": "one size", "given": next(iter(fitting)), "expected": next(iter(fitting.values())), **sizes}
-    if elements % known and (is_square or len(shape) >= _IMAGE_DIMENSIONS):
+    if elements % known and len(shape) > 2 and shape[-1] == shape[-2]:
         return {"shapes": "input size", **sizes}
     if shape[0] > 0 and (-1 in shape or (elements % rest == 0 and elements < known)):
         return {"shapes": "last batch"}
-    if shape[0] < 0 and elements % known:
-        return {"shapes": "sample size", **sizes}
-    is_multiple = -1 not in shape and elements > known and elements % known == 0
-    return {"shapes": "multiple", "factor": elements // known} if is_multiple else {}
+    return {"shapes": "sample size", **sizes} if shape[0] < 0 and elements % known else {}
 
 
 def _two_sizes(match: re.Match[str]) -> Facts:
     smaller, larger = sorted((int(match["first"]), int(match["second"])))
     dimension = match["dimension"] or ""
-    sizes = {"smaller": smaller, "larger": larger}
     if dimension == "1" and smaller in _POSITIONS and larger % _FEATURES:
-        return {"shapes": "positions", "model": _POSITIONS[smaller], **sizes}
-    if dimension == "1" and smaller in _LENGTHS and larger % _FEATURES and int(match["first"]) == smaller:
-        return {"shapes": "length", **sizes}
+        return {"shapes": "positions", "model": _POSITIONS[smaller], "smaller": smaller, "larger": larger}
     return {"shapes": "odd size"} if dimension > "1" and larger - smaller == 1 and smaller > 1 else {}
 
 

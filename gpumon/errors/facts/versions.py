@@ -72,9 +72,7 @@ def torch_part(values: Values, _: str) -> Facts:
     if name in _REMOVED_FROM_TORCH:
         successor = _REMOVED_FROM_TORCH[name]
         return {"part": "removed", "successor": f", or call {successor} in your code" if successor else ""}
-    known = _IN_TORCH_CUDA if module == ".cuda" else _IN_TORCH_CUDA | _BASE_OF_TORCH if not module else ()
-    similar = str(values.get("similar", "")) or next(iter(get_close_matches(name, sorted(known), n=1, cutoff=0.8)), "")
-    if similar:
+    if similar := str(values.get("similar", "")):
         place = ".cuda" if similar in _IN_TORCH_CUDA else module or ""
         return {"part": "misspelled", "similar": Code(f"torch{place}.{similar}")}
     return {"part": "newer"} if name and name != "xla" and module != ".mps" else {}
@@ -83,8 +81,7 @@ def torch_part(values: Values, _: str) -> Facts:
 def argument(values: Values, _: str) -> Facts:
     """The name in PyTorch of an argument that a function does not take, as `right`; its arguments, as `arguments`."""
     function, name = (str(values.get(key, "")) for key in ("function", "argument"))
-    names = _ARGUMENTS.get(function, "").split()
-    synonym = _SYNONYMS.get(name, "")
+    names, synonym = _ARGUMENTS.get(function, "").split(), _SYNONYMS.get(name, "")
     similar = [synonym] if synonym and (synonym in names or not names) else get_close_matches(name, names, n=1)
     facts = {"right": "".join(similar), "arguments": ", ".join(names)}
     return {key: value for key, value in facts.items() if value}
@@ -113,32 +110,20 @@ def fitting(values: Values, _: str) -> Mapping[str, str]:
 
 
 def listed(values: Values, _: str) -> Mapping[str, str]:
-    """Why pip does not find a version, as `listed`, from those that it lists.
+    """Why pip does not find a version, as `listed`, from the oldest one that it lists.
 
-    With it, what has the version: `python`, `build`, `requirement` and `other`; `requested`, `first` and `last` of the
-    listed versions.
+    With it, what has the version: `python`, or `build` and `requirement`; the `requested` and the `first` listed one.
     """
-    package, version, oldest, newest = (
-        str(values.get(name, "")).lstrip("=<>!~") for name in ("package", "version", "oldest", "newest")
-    )
-    if package == "pytorch":
-        return {"listed": "wrong name"}
-    requested, first = _numbers(version), _numbers(oldest)
-    last = _numbers(newest) or requested  # a list that is too long to match has no newest version
+    package, version, oldest = (str(values.get(name, "")).lstrip("=<>!~") for name in ("package", "version", "oldest"))
+    requested, first, build = _numbers(version), _numbers(oldest), _BUILD.search(version)
+    if build is not None and package.startswith("torch") and _BUILD.search(oldest) is None:
+        return {"listed": "other index", "build": build[1], "requirement": f"{package}=={version}"}
+    is_old = requested is not None and first is not None and requested < first
+    if not is_old and oldest != _NO_VERSION:
+        return {}
     of_torch = requested if package == "torch" else None
     python = next((python for before, python in _PYTHONS if of_torch is not None and of_torch < before), _PYTHON)
-    build = _BUILD.search(version)
-    if build is not None and package.startswith("torch") and _BUILD.search(oldest) is None:
-        is_old = first is not None and requested is not None and requested < first
-        other = f"; and this Python is too new for {version}: use {python}" if is_old else ""
-        return {"listed": "other index", "build": build[1], "other": other, "requirement": f"{package}=={version}"}
-    if oldest == _NO_VERSION:
-        return {"listed": "none", "python": python}
-    if requested is None or first is None or last is None or first <= requested <= last:
-        return {}
-    if requested < first:
-        return {"listed": "too old", "python": python, "requested": version, "first": oldest}
-    return {"listed": "too new", "last": newest}
+    return {"listed": "too old" if is_old else "none", "python": python, "requested": version, "first": oldest}
 
 
 def _numbers(version: str) -> tuple[int, ...] | None:

@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from gpumon.core.problems import CommandError
-from gpumon.errors.explain import explain_source
+from gpumon.errors.explain import explain_paths
 from gpumon.errors.explanation import Explanation
-from gpumon.errors.source import log_pieces, open_log
 from gpumon.operations.evidence import DRIVER_FILES, with_evidence
 from gpumon.present.explain import explanation_lines, reading_lines
 from gpumon.present.paint.line import Line, Role, Span, line, wrapped
@@ -69,7 +68,6 @@ class OomScreen(TextScreen[None]):
 def explain_file(path: str) -> Explanation | str:
     """The explanation of a file, or why it cannot be read."""
     try:
-        with open_log(Path(path)) as opened:
-            return explain_source(log_pieces(opened, path), path)
+        return explain_paths([Path(path)])
     except CommandError as error:
         return f"{error.problem.reason} {_REMEDY}"
