@@ -222,7 +222,7 @@ def _with_announced(block: LogBlock, position: int, notices: set[int]) -> str:
     row, text = rows.rows[position], block.texts[position].strip()
     below = range(row + 1, min(row + 1 + _LINES_AFTER, rows.of_rank(row).stop)) if has_sign("announces", text) else ()
     own = (other for other in below if other not in notices)
-    said = [rows.texts[other].strip() for other in own if not has_sign("warning", rows.lines[other])]
+    said = (rows.texts[other].strip() for other in own if not has_sign("warning", rows.lines[other]))
     announced = next((line for line in said if line[:1] not in {"", "["} or " " in line), "")
     return text if announced.startswith("Traceback") else f"{text} {announced}".strip()
 

@@ -3,7 +3,7 @@
 Prints a Markdown table with a row per log: a training run, the same with a rank before every line, blank lines, one
 line without an end, all needles of the entries in every line, and others. Then it reads, for every pattern, a training
 run with its error, or an incomplete one, in every 13 kB, and for every needle a log full of it, and prints the slowest
-ten, the one that a tenth is slower than, and the median. Every log is explained in a separate process, and
+ten, and those that a tenth, two tenths and so on are slower than. Every log is explained in a separate process, and
 those of the patterns, which are short, in another one; the speed is per second of CPU time, and the memory is the peak
 of the process, with Python and gpumon. The exit status is 1 if a log is slower than 10 MB/s or needs more than 64 MiB.
 On a busy host, all speeds are lower.
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpumon.errors.explain import explain, explain_text
+from gpumon.errors.patterns import squeezed
 from tests.errors.corpus import noise
 from tests.errors.hostile import PATTERNS, all_needles, almost, matched, needle_of, repeated
 from tests.errors.texts import DATA, WORDINGS
@@ -30,7 +31,7 @@ _MEGABYTE: Final = 1_000_000
 _DEFAULT_MEGABYTES: Final = 20
 _PIECE: Final = 13_000
 _PIECES: Final = 6
-_LINES_OF_NEEDLES: Final = 16
+_LINES_OF_NEEDLES: Final = 48
 _TRIES: Final = 3
 """How often the logs that took longest are read again: another process may have disturbed the first time."""
 _MIN_SPEED: Final = 10.0
@@ -68,16 +69,17 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("megabytes", type=int, nargs="?", default=_DEFAULT_MEGABYTES)
-    parser.add_argument("--patterns", action="store_true", help="only the short logs of the patterns")
+    parser.add_argument("--only", choices=("logs", "patterns"))
     options = parser.parse_args()
     explain_text("\n".join(text for _, text in WORDINGS))  # compiles the patterns before a child is measured
     print("| log | MB | MB/s | peak MiB |\n|---|---:|---:|---:|")
     rows = []
-    for log in () if options.patterns else _logs():
+    for log in () if options.only == "patterns" else _logs():
         rows.append(_measured(*log, options.megabytes))
         rows[-1].print()
-    patterns = sorted(_pattern_rows(), key=lambda row: row.speed)
-    for row in (*patterns[:_SLOWEST_PATTERNS], patterns[len(patterns) // 10], patterns[len(patterns) // 2]):
+    patterns = [] if options.only == "logs" else sorted(_pattern_rows(), key=lambda row: row.speed)
+    count = len(patterns)
+    for row in (*patterns[:_SLOWEST_PATTERNS], *patterns[count // 10 :: count // 10 or 1]):
         row.print()
     rows += patterns
     slow = sum(row.speed < _MIN_SPEED for row in rows)
@@ -137,8 +139,8 @@ def _pattern_logs() -> Iterator[tuple[str, bytes]]:
     for name, pattern in PATTERNS:
         yield f"{name}: error", f"\n{matched(pattern)}\n".join(pieces).encode()
         yield f"{name}: almost", f"\n{almost(pattern)}\n".join(pieces).encode()
-    for needle, (name, pattern) in {needle_of(item[1]): item for item in PATTERNS}.items():
-        yield f"{name}: needle {needle[:20]!r}", f"{repeated(pattern)}\n".encode() * _LINES_OF_NEEDLES
+    for name, pattern in {squeezed(needle_of(item[1])): item for item in PATTERNS}.values():
+        yield f"{name}: needles", f"{repeated(pattern)}\n".encode() * _LINES_OF_NEEDLES
 
 
 def _measured(name: str, texts: Callable[[], Iterable[str]], megabytes: int) -> _Row:
