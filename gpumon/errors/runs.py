@@ -41,9 +41,6 @@ _MIN_AGAIN: Final = 2
 _LINES_OF_START: Final = 4
 _ENDING: Final = "Killing subprocess "
 _MAX_PASTED_LINES: Final = 12
-_KINDS_OF_WORDS: Final = ("request", "bar", "unit", "rate", "loss", "done", "success", "passed tests", "restart")
-_WORDS: Final = frozenset(text for name in _KINDS_OF_WORDS for text in signs.sign(name).texts)
-"""A line without any of these, in lower case, is no progress, no success and no restart."""
 _MAX_LINES_BEFORE: Final = 512
 
 
@@ -175,17 +172,15 @@ class RunReader:
         line, rank, last = block.lines[position], block.ranks[position], self._open.items[-1].failure
         if has_sign("output below", last.text):  # what stands below is older
             return
-        has_words = any(map(line.lower().__contains__, _WORDS))
-        step, margin = signs.progress(line) if has_words else None, line[: len(line) - len(block.texts[position])]
+        step, margin = signs.progress(line), line[: len(line) - len(block.texts[position])]
         is_indented = step is None and (line[0].isspace() or margin.endswith("  "))
         if not is_indented:
             self._open.count(line, rank)
         if not self._open.items or (last.is_of_tests and not signs.starts(block.texts[position])):
             return  # what tests print is no progress, but another run of them is
-        is_restart = last.is_of_tests or (has_words and has_sign("restart", line))
-        if is_restart or (self._open.may_start and self._starts(block, position)):
+        if last.is_of_tests or has_sign("restart", line) or (self._open.may_start and self._starts(block, position)):
             self._restart(block.numbers[position])
-        elif has_words and signs.is_success(line):
+        elif signs.is_success(line):
             self._open.survive(lambda item: item.concerns(rank))
         elif step is not None:
             self._progress(step, block, position)
