@@ -88,7 +88,7 @@ def _max_ordinary(failure: LogFailure) -> float:
     """The ordinary lines that may follow behind an end; if it is certain, they prove nothing."""
     if failure.kind is FailureKind.REPORTED and has_sign("tool", failure.text):
         return _MAX_BEHIND_TOOL
-    return _MAX_ORDINARY.get(failure.kind, inf)
+    return inf if has_sign("script ends", failure.text) else _MAX_ORDINARY.get(failure.kind, inf)
 
 
 def ends_process(failure: LogFailure) -> bool:

@@ -181,7 +181,7 @@ class RunReader:
         if last.is_of_tests or has_sign("restart", line) or (self._open.may_start and self._starts(block, position)):
             self._restart(block.numbers[position])
         elif signs.is_success(line):
-            self._open.survive(lambda item: item.concerns(rank))
+            self._open.survive(lambda item: item.concerns(rank) and item.failure.ended is None)  # a script may say it
         elif step is not None:
             self._progress(step, block, position)
         elif not is_indented:
