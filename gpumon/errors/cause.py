@@ -34,8 +34,8 @@ _CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
 _PANIC: Final = "panic"
 """How Go ends a program, such as the runner of Ollama: its library has printed why before."""
 _SEVERAL: Final = 2
-_MAX_HEAD: Final = 24
-"""Characters with which messages of a shell or a tool about the same begin."""
+_NAMED: Final = lazy_pattern(r"\S*[/\\]\S*|'[^']*'|\d+")
+"""What differs in messages of a shell or a tool about the same, such as two scripts that are not found."""
 _SAYS_CAUSE: Final = frozenset({FailureKind.KNOWN, FailureKind.RAISED, FailureKind.REPORTED, FailureKind.LOGGED})
 
 _ECHO: Final = 3
@@ -130,7 +130,8 @@ def _with_own_frame(root: LogFailure, first: LogFailure, failures: Sequence[LogF
         return root
     links = _links(root if root.is_raised else first, failures)
     place = links.index(root) if root.is_raised else 0
-    frames = (link.raised.frame for link in (*links[place:], *reversed(links[:place]), first))
+    same = (link for item in failures if item.text == root.text for link in _links(item, failures))
+    frames = (link.raised.frame for link in (*links[place:], *reversed(links[:place]), first, *same))
     return replace(root, raised=root.raised._replace(frame=next(filter(None, frames), None)))
 
 
@@ -213,7 +214,8 @@ def _grade(failure: LogFailure, alone: set[int]) -> int:
             return 4 if ended.code == _ABORTED else 1  # a library that aborts says why
         return 2 if ended.code in _CRASHES else 5
     if failure.kind is FailureKind.KNOWN:
-        return _ECHO if failure.is_echo else int(failure.rank not in alone)
+        is_after = failure.rank not in alone
+        return _ECHO if failure.is_echo else is_after + signs.is_of_script(failure.text)
     return 5 if has_sign("build stopped", failure.text) else 2 if failure.kind is FailureKind.REPORTED else 4
 
 
@@ -227,7 +229,8 @@ def _first(candidates: Sequence[LogFailure], failed_first: int | None) -> LogFai
     ordered = own or candidates
     of_script = [item for item in ordered if signs.is_of_script(item.text)]
     lasting = [item for item in ordered if item not in of_script]
-    same = (item for item in ordered if item.text[:_MAX_HEAD] == ordered[-1].text[:_MAX_HEAD])
+    last = _NAMED.sub("", ordered[-1].text)
+    same = (item for item in ordered if has_sign("line ends", item.text) or _NAMED.sub("", item.text) == last)
     first = lasting[0] if lasting else next(same)
     for other in candidates:
         if _is_earlier(other, first):

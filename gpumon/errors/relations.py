@@ -8,7 +8,7 @@ from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match
 from gpumon.errors.rank import case_of
 from gpumon.errors.reading import LogFailure
-from gpumon.errors.signs import has_sign
+from gpumon.errors.signs import has_sign, is_of_script
 
 _PROBES: Final = frozenset(
     {"KeyError", "AttributeError", "IndexError", "StopIteration", "LookupError", "Empty", "ImportError", "NameError"}
@@ -95,4 +95,4 @@ def _may_be_hardware(failure: LogFailure) -> bool:
     """Whether a failure can follow from one of the GPU: not if it is about the values or the memory of the program."""
     if failure.match is not None:
         return failure.match.error.context not in {ContextState.ALIVE, ContextState.RESET}
-    return failure.raised.class_name not in _PROBES
+    return failure.raised.class_name not in _PROBES and not is_of_script(failure.text)
