@@ -109,7 +109,8 @@ class Raised(NamedTuple):
             head, is_build, _ = first.partition(": [")
             said = next(filter(is_reported_error, more), (more or [first])[0])
             return f"{head}: {said}" if is_build else said
-        return " ".join([first, *map(str.strip, more[:1])]) if first.endswith((":", " found.")) else first
+        announces = first.endswith((":", " found.")) or has_sign("validation", first)
+        return " ".join([first, *map(str.strip, more[:1])]) if announces else first
 
 
 NOT_RAISED: Final = Raised("", "", 0, 0, 0)
