@@ -30,18 +30,19 @@ for size in range(1, 12):  # frames of different sizes take the place of each ot
     last = f"return [depth] if depth == 0 else functions[(7 * depth + {size}) % 11](depth - 1)"
     exec(f"def call(depth):\\n    {body}\\n    {last}")
     functions.append(call)
-main, samples = threading.get_ident(), []
+main, samples, until = threading.get_ident(), [], time.monotonic() + 2.5
 
 def sample():
-    while True:
+    while time.monotonic() < until:
         with NoCollections():
             samples.append(len(stack_of(sys._current_frames().get(main))))
         time.sleep(0.00005)
 
-threading.Thread(target=sample, daemon=True).start()
-until = time.monotonic() + 2.5
+thread = threading.Thread(target=sample)
+thread.start()
 while time.monotonic() < until:
     random.choice(functions)(random.randrange(1, 20))
+thread.join()  # within it, collections are off
 assert gc.isenabled()
 print(len(samples))
 sys.stdout.flush()
