@@ -121,8 +121,6 @@ def _values(root: LogFailure) -> dict[str, str]:
     values["raiser"] = f"{short_path(raising.file)}:{raising.line}" if raising.line and raising != frame else ""
     values["asserted"] = raising.code.removeprefix("assert ") if raising.code.startswith("assert ") else ""
     is_given = raised.name == "ModuleNotFoundError" and raised.package not in message  # such as the name of an app
-    missing = _MODULE.match(message)
-    values["known"] = "" if missing is None else package_of(missing["module"])
     values["broken"] = raised.package if raised.frame is None and not is_given else ""
     attribute = _ATTRIBUTE.search(message)
     if attribute is not None:
@@ -136,20 +134,23 @@ def _values(root: LogFailure) -> dict[str, str]:
 
 
 def _module_values(message: str, frame: TracebackFrame | None) -> dict[str, str]:
-    """Whether a missing module is one of the user's own, and in which folder it is: `inside` is certain."""
+    """The package of a missing module, or whether it is the user's own, and in which folder: `inside` is certain."""
     match = _MODULE.match(message)
-    if match is None or frame is None or not frame.is_own:
+    if match is None:
         return {}
-    module, file = match["module"], frame.file.replace("\\", "/")
+    module, known = match["module"], {"known": package_of(match["module"])}
+    if frame is None or not frame.is_own:
+        return known
+    file = frame.file.replace("\\", "/")
     above, has_folder, _ = file.removeprefix("./").rpartition("/")
     folders = above.split("/")
     if has_folder and module in folders:
         inside = "/".join(folders[: folders.index(module)])
-        return {"inside": module, "root": inside or "."}
-    is_dotted = re.match(rf"(?:from|import) {module}\.", frame.code) is not None and not package_of(module)
+        return known | {"inside": module, "root": inside or "."}
+    is_dotted = re.match(rf"(?:from|import) {module}\.", frame.code) is not None and not known["known"]
     if not is_dotted and not has_sign("own module", module):
-        return {}
-    return {"own": module, "root": above.rpartition("/")[0] or "." if has_folder else ".."}
+        return known
+    return known | {"own": module, "root": above.rpartition("/")[0] or "." if has_folder else ".."}
 
 
 def _row(root: LogFailure) -> tuple[str, Mapping[str, str], bool]:

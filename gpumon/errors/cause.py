@@ -312,7 +312,8 @@ def _explains(earlier: LogFailure, root: LogFailure) -> bool:
     """
     if not are_of_one_rank(earlier, root):
         return False
-    if root.raised.class_name == "ModuleNotFoundError" and has_sign("installer", earlier.text):
+    is_of_packages = has_sign("installer", earlier.text) or has_sign("environment", earlier.text)
+    if root.raised.class_name == "ModuleNotFoundError" and is_of_packages:
         return True
     if earlier.is_raised:
         return earlier.raised.message[:120] == root.raised.message[:120] != ""

@@ -104,7 +104,7 @@ def _joined(node: ast.expr, atoms: Mapping[str, _Test]) -> _Test:
     if isinstance(node, ast.BoolOp):
         of_all, parts = isinstance(node.op, ast.And), [_joined(part, atoms) for part in node.values]
         return lambda case: (all if of_all else any)(part(case) for part in parts)
-    if isinstance(node, ast.UnaryOp):
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         inner = _joined(node.operand, atoms)
         return lambda case: not inner(case)
     return atoms[ast.unparse(node)]

@@ -39,7 +39,6 @@ _MIN_LETTERS: Final = 8
 """Letters of a first line that differs from those of other programs."""
 _MIN_AGAIN: Final = 2
 _LINES_OF_START: Final = 4
-_ENDING: Final = "Killing subprocess "
 _MAX_PASTED_LINES: Final = 12
 _MAX_LINES_BEFORE: Final = 512
 
@@ -189,14 +188,15 @@ class RunReader:
 
     def _starts(self, block: LogBlock, position: int) -> bool:
         """Whether a program is started: a shell says so, or a log without ranks begins again with its first lines."""
-        if any(text.startswith(_ENDING) for text in block.texts[position + 1 : position + 1 + _LINES_OF_START]):
-            return False  # a launcher wrote both when it ended, from its buffer
         shape = _shape(block.texts[position])
         is_again = not self._reading.ranks and shape in (self._first_lines or ())
         self._again.update(
             (shape,) if is_again and sum(map(str.isalpha, block.texts[position])) >= _MIN_LETTERS else ()
         )
-        return len(self._again) >= _MIN_AGAIN or (self._open.has_ended and signs.starts(block.texts[position]))
+        if len(self._again) < _MIN_AGAIN and not (self._open.has_ended and signs.starts(block.texts[position])):
+            return False
+        behind = block.texts[position + 1 : position + 1 + _LINES_OF_START]
+        return not any(has_sign("ends others", text) for text in behind)  # a launcher wrote both when it ended
 
     def _progress(self, step: signs.WorkLine, block: LogBlock, position: int) -> None:
         number, rank = block.numbers[position], block.ranks[position]

@@ -153,7 +153,8 @@ def is_of_shell(text: str) -> bool:
 
 def is_of_script(text: str) -> bool:
     """Whether a shell, a tool or conda says it, after which a script goes on with its next line."""
-    return is_of_shell(text) or sign("tool").pattern.match(text) is not None or has_sign("script goes on", text)
+    goes_on = has_sign("script goes on", text) or has_sign("environment", text)
+    return goes_on or is_of_shell(text) or sign("tool").pattern.match(text) is not None
 
 
 @lru_cache(maxsize=_CACHED_LINES)

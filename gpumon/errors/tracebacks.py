@@ -38,6 +38,8 @@ from gpumon.errors.signs import has_sign, sign
 
 _MAX_STACK_LINES: Final = 100
 _LINES_OF_PLACE: Final = 4
+_CALL_STACK: Final = "Call stack:"
+"""How the logging module begins the stack of a message that it could not write."""
 _ANNOUNCED: Final = sign("announced").texts[0]
 _MAX_FOREIGN_LINES: Final = 6
 """Lines of other streams that may stand between two lines of a traceback."""
@@ -164,7 +166,7 @@ def _goes_on(rows: RankLines, row: int, end: int, base: int) -> bool:
     is_warning = _WARNING.match(rows.lines[row][base:]) is not None
     for other in range(row + 1, min(end, row + _LINES_OF_PLACE)):
         rest = rows.lines[other][base:]
-        if TRACEBACK in rest or rest.startswith("Call stack:"):
+        if TRACEBACK in rest or rest.startswith(_CALL_STACK):
             return False
         is_indented = rest[:1].isspace()
         if (is_indented and (is_warning or FRAME.search(rest))) or (is_warning and EXCEPTION.match(rest)):
