@@ -8,8 +8,9 @@ from itertools import chain
 from typing import Final
 
 from gpumon.core.text_table import table
-from gpumon.errors.entry import Code
+from gpumon.errors.entry import EXAMPLE_SCRIPT, Code
 from gpumon.errors.facts.packages import package_of
+from gpumon.errors.facts.paths import parent_of, path_values
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.raised import NOT_RAISED, TracebackFrame
 from gpumon.errors.reading import LogFailure, Notice
@@ -45,7 +46,8 @@ def own_words(message: str) -> str:
     """What a message itself says about what to do; empty if it says nothing, or only how to debug."""
     texts = (_REST.sub("", " ".join(sentence.split())) for sentence in _SENTENCE.split(message))
     instructions = [text for text in texts if has_sign("instruction", text) and not has_sign("boilerplate", text)]
-    return min(instructions, key=lambda text: text.startswith("If "), default="")  # what holds in any case, first
+    # what the message gives as a hint, and what holds in any case, first
+    return min(instructions, key=lambda text: (not has_sign("hint", text), text.startswith("If ")), default="")
 
 
 def short_path(path: str) -> str:
@@ -115,6 +117,7 @@ def _values(root: LogFailure) -> dict[str, str]:
         place = f"the call of {frame.function}"
     code = "" if frame is None else _COMMENT.sub("", frame.code)
     values = {"place": place, "code": code, "message": message, "package": raised.package}
+    values["script"] = raised.script
     values["operands"] = Code(", ".join(root.operands))
     raising = raised.raising or TracebackFrame("", 0, "", "", is_own=False)
     values["function"] = raising.function if raising.function.isidentifier() else ""
@@ -130,7 +133,7 @@ def _values(root: LogFailure) -> dict[str, str]:
         values["method" if f"{attribute[1]}(" in code else "member"] = (
             attribute[1] if values["object"] == "self" else ""
         )
-    return values | _module_values(message, frame)
+    return values | path_values(message, frame) | _module_values(message, frame)
 
 
 def _module_values(message: str, frame: TracebackFrame | None) -> dict[str, str]:
@@ -173,6 +176,7 @@ def _row(root: LogFailure) -> tuple[str, Mapping[str, str], bool]:
         matches = [lazy_pattern(form).search(text) for form, text in pairs if form]
         groups = chain.from_iterable(match.groupdict().items() for match in matches if match is not None)
         captured = {key: text for key, text in groups if text}
+        captured |= {"parent": parent_of(captured["path"])} if "path" in captured else {}
         is_of_library = has_sign("library", captured.get("file", ""))
         if all(matches) and not is_of_library and _has_all(row["advice"], values | captured):
             return row["advice"], values | captured, head != "*" and len(row["message"] or "") > 2
@@ -186,7 +190,7 @@ def _has_all(advice: str, values: Mapping[str, str]) -> bool:
 
 def _filled(text: str, values: Mapping[str, str]) -> Advice:
     """Advice of a table: a sentence, in which values are filled in, and perhaps code; ``!r`` makes a text of Python."""
-    sentence, _, code = text.partition(" | ")
+    sentence, _, code = text.replace(EXAMPLE_SCRIPT, values.get("script") or EXAMPLE_SCRIPT).partition(" | ")
     paths = {name: short_path(value) if name == "file" else value for name, value in values.items()}
     filled = _VALUE.sub(lambda match: paths[match[1]], sentence)
     return Advice(filled, _VALUE.sub(lambda match: _in_code(values[match[1]], is_python=bool(match[2])), code))

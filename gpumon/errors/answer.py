@@ -13,15 +13,18 @@ from gpumon.errors.entry import Fix
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory import MemoryCause, MemoryMessage
-from gpumon.errors.raised import EXCEPTION
+from gpumon.errors.raised import DIRECT, DURING, EXCEPTION
 from gpumon.errors.ranks import comparison
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, NumberedLine
-from gpumon.errors.relations import may_lead_to, shares_name
+from gpumon.errors.relations import is_about, may_lead_to, shares_name
 from gpumon.errors.renamed import renamed
+from gpumon.errors.signs import has_sign
 
 _MAX_NOTICES: Final = 4
 _MAX_NAME: Final = 24
 _MAX_SAID: Final = 200
+_LINES_OF_VALUE: Final = 3
+_WORDS_OF_VALUE: Final = 2
 _MAX_START_LINES: Final = 20
 """Lines of a run that only started, so that how the one before ended is said too."""
 _MAX_PASTED_LINES: Final = 12
@@ -77,7 +80,7 @@ def answer_of(reading: LogReading, cause: Cause | None, name: str) -> LogAnswer:
         _headline(cause, reading, name, "" if compared is None else compared.sentence),
         _place(root),
         *_two(steps),
-        _because(root, reading),
+        _because(cause, reading),
         _cache(root),
         _ignored_text(cause.ignored),
         f"{cause.confidence.value}, {cause.reason}.",
@@ -188,6 +191,7 @@ def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
         return fixes
     first = match.fixes[0] if match.fixes else None
     is_chosen = first is not None and (bool(first.when) or first not in match.error.fixes)  # for just this message
+    is_chosen = is_chosen and not any(has_sign("names option", advice.text) for advice in quoted)
     return fixes[:1] + quoted + fixes[1:] if is_chosen else quoted + fixes
 
 
@@ -216,47 +220,77 @@ def _hints(root: LogFailure, ignored: Sequence[Notice]) -> Sequence[tuple[bool, 
     return []
 
 
-def _because(root: LogFailure, reading: LogReading) -> str:
-    match = root.match
+def _because(cause: Cause, reading: LogReading) -> str:
+    root, match = cause.root, cause.root.match
     if match is None:
         return _said_near(root, reading)
     message = match.memory
     if message is None:
-        return match.causes[0] if len(match.causes) == 1 else match.error.summary
+        if len(match.causes) == 1:
+            return match.causes[0]
+        others = (item for item in cause.chain if item is not root and (item is not cause.end or item.is_linked))
+        links = (item for item in others if item.first_text not in root.text)
+        said = (
+            NumberedLine(item.line, item.first_text) for item in links if has_sign("system reason", item.first_text)
+        )
+        reason = next(said, None) or _near(root, reading)
+        return f"{match.error.summary} {_says(reason)}".rstrip()
     parts = [f"wanted {bytes_text(message.asked)}"]
     if message.free is not None:
         parts.append(f"free {bytes_text(message.free)}" + (f" of {bytes_text(message.total)}" if message.total else ""))
     if message.own is not None or message.held:
         parts.append(f"this process holds {bytes_text(message.own or message.held)}")
-    parts.append(_other_processes(message))
-    return ", ".join(parts)
+    return ", ".join((*parts, *_other_processes(message)))
 
 
 def _said_near(root: LogFailure, reading: LogReading) -> str:
     """What stands above an error that no entry has and may be its reason, or what a test that failed had caught."""
     if root.is_of_tests:
         raised = (item for item in reading.open if item.is_raised and not item.is_of_tests)
-        said = [NumberedLine(item.line, item.text) for item in raised if item.line > root.line][:1]
-    else:
-        near = () if root.name == "KeyboardInterrupt" else root.around
-        echoes = {item.line for item in reading.open if item.is_echo}
-        above = [line for line in near if line.number < (root.first_line or root.line) and line.number not in echoes]
-        said = [line for line in above if signs.says_why(line.text, root.text)][-1:]
-        other = EXCEPTION.match(said[0].text) if said and not root.is_linked else None
-        if other is not None and other[1] != "Error":  # an exception to which this one is not linked
-            said = []
-    return "".join(f"line {number:,} says: {text.strip()[:_MAX_SAID]}" for number, text in said)
+        return _says(next((NumberedLine(item.line, item.text) for item in raised if item.line > root.line), None))
+    return _says(_near(root, reading) or _value_near(root))
 
 
-def _other_processes(message: MemoryMessage) -> str:
-    """What other processes hold, and the largest of those that the message names."""
+def _says(line: NumberedLine | None) -> str:
+    return "" if line is None else f"line {line.number:,} says: {line.text.strip()[:_MAX_SAID]}"
+
+
+def _above(root: LogFailure) -> list[NumberedLine]:
+    first = root.first_line or root.line
+    above = (line for line in root.around if line.number < first and line.text.strip())
+    return [line for line in above if not line.text.startswith((DIRECT, DURING))]
+
+
+def _near(root: LogFailure, reading: LogReading) -> NumberedLine | None:
+    """The last line above a failure that says what went wrong: directly above it, or about the same."""
+    if root.name == "KeyboardInterrupt":
+        return None
+    echoes, above = {item.line for item in reading.open if item.is_echo}, _above(root)
+    why = (line for line in above if line.number not in echoes and signs.says_why(line.text, root.text))
+    said = [line for line in why if line in above[-_LINES_OF_VALUE:] or is_about(root, line.text)][-1:]
+    other = EXCEPTION.match(said[0].text) if said and not root.is_linked else None
+    is_other = other is not None and other[1] != "Error"  # an exception to which this one is not linked
+    return said[0] if said and not is_other else None
+
+
+def _value_near(root: LogFailure) -> NumberedLine | None:
+    """What the program printed just above an exception that no entry has, with a value of the line that failed."""
+    above = _above(root)[-_LINES_OF_VALUE:] if root.raised.has_traceback else []
+    printed = (line for line in reversed(above) if has_sign("printed value", line.text))
+    said = (line for line in printed if not (signs.progress(line.text) or has_sign("exception", line.text.lower())))
+    new = (line for line in said if root.raised.first_words not in line.text)
+    return next((line for line in new if is_about(root, line.text, _WORDS_OF_VALUE)), None)
+
+
+def _other_processes(message: MemoryMessage) -> list[str]:
+    """What other processes hold, if that is known, and the largest of those that the message names."""
     if not message.foreign:
-        return "no other process"
+        return [] if message.foreign is None else ["no other process"]
     held = bytes_text(message.foreign)
     pids = [pid for pid, _ in sorted(message.others, key=lambda other: -other[1])]
     if len(pids) == 1:
-        return f"PID {pids[0]} holds {held}"
-    return f"other processes {held}" + (f" (most: PID {pids[0]})" if pids else "")
+        return [f"PID {pids[0]} holds {held}"]
+    return [f"other processes {held}" + (f" (most: PID {pids[0]})" if pids else "")]
 
 
 def _cache(root: LogFailure) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Final, NamedTuple
@@ -11,6 +11,7 @@ from gpumon.errors import signs
 from gpumon.errors.advice import short_path
 from gpumon.errors.entry import Code
 from gpumon.errors.facts.packages import package_of
+from gpumon.errors.facts.paths import path_values
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import ERRORS
 from gpumon.errors.match import Match
@@ -89,7 +90,7 @@ def cause_of(reading: LogReading) -> Cause | None:
     confidence, reason = _confidence(root, failures, is_by_kind=is_by_kind)
     root = _with_own_frame(root, first, failures)
     identified = root.matches or tuple(_identified(root))
-    named = _of_place(root)
+    named = {**_of_place(root), **_batch(reading.batches)}
     placed = (
         replace(match, is_cause=True, values={**named, **match.values}) for match in in_place(identified, reading)
     )
@@ -102,14 +103,24 @@ def _of_place(root: LogFailure) -> dict[str, str]:
     frame, operands, said = root.frame, root.operands, root.raised.first_words[:MAX_TEXT].rstrip(".")
     named = {
         "at": f" at {short_path(frame.file)}:{frame.line}" if frame is not None and frame.is_own else "",
+        "raising_line": "" if root.raised.raising is None else root.raised.raising.code,
         "code_line": "" if frame is None else frame.code,
         "operands": Code(f"[{', '.join(operands)}]") if operands else "",
         "operand": Code(operands[0]) if len(operands) == 1 else "",
         "raiser": "" if root.raised.raising is None else short_path(root.raised.raising.file),
         "installed": Code(package_of(root.raised.package)),
+        "script": Code(root.raised.script),
         "said": f": {said}" if "\n" in root.raised.message and has_sign("framed", root.raised.message) else "",
     }
-    return {name: value for name, value in named.items() if value}
+    return {name: value for name, value in named.items() if value} | path_values(root.raised.first_words, frame)
+
+
+def _batch(sizes: Mapping[str, int]) -> dict[str, str]:
+    """The size of a batch, and half of it, if the program printed one, or one of them is that of a single step."""
+    names = [name for name in sizes if has_sign("batch of a step", name)] or list(sizes)
+    printed = {sizes[name] for name in names}
+    size = printed.pop() if len(printed) == 1 else 0
+    return {"batch": str(size), "half_batch": str(size // 2)} if size else {}
 
 
 def _of_tests(failures: Sequence[LogFailure]) -> Sequence[LogFailure]:
@@ -278,6 +289,7 @@ def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFa
         is_direct = _is_fatal(link) and (root.is_echo or (not _is_fatal(root) and is_probe(root)))
         is_direct |= root.is_report and not link.is_report
         is_same = root.match is not None and link.match is not None and link.match.error is root.match.error
+        is_same = is_same and link.text != root.text
         is_direct |= is_same and has_sign("instruction", link.raised.message)
         is_better = is_direct if kind is Link.DIRECT else kind is Link.DURING and says_more(link, root)
         root = link if is_better or kind is Link.INNER else root

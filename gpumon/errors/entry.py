@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 Values = Mapping[str, int | str]
 """The values in a message, by the names of the slots that they fill."""
+
+EXAMPLE_SCRIPT: Final = "train.py"
+"""What the code of a fix starts; where the log names the script that was started, this stands in its place."""
 
 
 class Code(str):

@@ -120,7 +120,8 @@ def with_surroundings(failure: LogFailure, block: LogBlock, position: int) -> Lo
     first -= failure.raised.row - failure.raised.first_row  # those of its traceback are known
     before = range(max(rank_rows.start, first - (_LINES_ABOVE if failure.is_raised else _LINES_BEFORE)), first)
     near = chain(before, range(row, min(rank_rows.stop, row + _LINES_AFTER + 1)))
-    around = () if failure.matches else tuple(numbered(block, rows.positions[other]) for other in near)
+    is_known = bool(failure.matches) and not failure.raised.has_traceback
+    around = () if is_known else tuple(numbered(block, rows.positions[other]) for other in near)
     return replace(failure, timestamp=timestamp_at(block, position), around=around)
 
 

@@ -1,5 +1,6 @@
 """An exception in a log, as a record, and how its frames and its message are read."""
 
+import re
 from collections.abc import Sequence
 from enum import Enum, auto
 from itertools import takewhile
@@ -28,6 +29,7 @@ _VALUE: Final = lazy_pattern(
     rf"([A-Za-z_][\w.]*{_SUBSCRIPT}(?![\w.(\['\"]|\s*=(?!=))|[A-Za-z_][\w.]*{_SUBSCRIPT}(?=\.(?!backward\()[A-Za-z_]\w*\())"
 )
 _MAX_OPERANDS: Final = 4
+_SCRIPT: Final = lazy_pattern(r"[\w.-]{1,60}\.py")
 
 
 class Link(Enum):
@@ -102,6 +104,12 @@ class Raised(NamedTuple):
         return self.name.rpartition(".")[2]
 
     @property
+    def script(self) -> str:
+        """The file that was started, without its folder; empty if unknown."""
+        name = re.split(r"[\\/]", self.entry.file)[-1] if self.entry is not None and self.is_of_script else ""
+        return name if _SCRIPT.fullmatch(name) else ""
+
+    @property
     def first_words(self) -> str:
         """The first line of the message, with the next one if it only announces that, such as how many were found."""
         first, *more = self.message.split("\n")
@@ -125,7 +133,7 @@ CELL: Final = lazy_pattern(
     r"File \S{1,300}:\d|Cell In|Input In \[|-{2,}> \d|\S{1,200}(?:\.py|>) in [\w<>.]{1,100}(?:\(.*)?$"
 )
 """A line that IPython writes at the left margin of a traceback."""
-_ARROW: Final = lazy_pattern(r"-{2,}> (\d{1,7}) (.*)")
+_ARROW: Final = lazy_pattern(r"-+> (\d{1,7}) (.*)")
 _LINES_TO_ARROW: Final = 12
 _PACKAGE: Final = lazy_pattern(r"(?:(?:site|dist)-packages|modules(?=[\\/]transformers_modules))[\\/](\w{1,80})[\\/.]")
 _FORWARDS: Final = lazy_pattern(r"\(\*\w+, \*\*\w+\)")

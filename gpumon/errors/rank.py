@@ -9,14 +9,28 @@ from types import MappingProxyType
 from typing import Final
 
 from gpumon.errors.conditions import Case, condition, holds
-from gpumon.errors.entry import Code, Fix, KnownError, Values
+from gpumon.errors.entry import EXAMPLE_SCRIPT, Code, Fix, KnownError, Values
 from gpumon.errors.facts.messages import address
 from gpumon.errors.facts.platforms import NOTEBOOK, WINDOWS, for_notebook, for_windows, is_for_linux
 from gpumon.errors.load import filled
 from gpumon.errors.programs import named_program
 
 _CASE: Final = ("signs", "program", "platform")
-INTERNAL: Final = ("at", "code_line", "operand", "raiser", "installed", "said")
+INTERNAL: Final = (
+    "at",
+    "batch",
+    "half_batch",
+    "parent",
+    "foreign",
+    "here",
+    "raising_line",
+    "code_line",
+    "operand",
+    "raiser",
+    "installed",
+    "script",
+    "said",
+)
 """Values that only conditions and slots of fixes use."""
 PLACES: Final = (*_CASE, "operands", *INTERNAL)
 """Values that say where the error stands, and are no part of its message."""
@@ -70,7 +84,9 @@ def fixes_of(error: KnownError, case: Case) -> tuple[Fix, ...]:
     shown: dict[tuple[str, str], Fix] = {}  # a fix may be general, and also the first one for this log
     for fix in filter(None, (filled(fix, case.values) for fix in (*first, *others))):
         shown.setdefault((fix.text, fix.code), fix)
-    return tuple(_for_platform(shown.values(), case.platform))
+    script = str(case.values.get("script") or EXAMPLE_SCRIPT)
+    named = [fix._replace(code=fix.code.replace(EXAMPLE_SCRIPT, script)) for fix in shown.values()]
+    return tuple(_for_platform(named, case.platform))
 
 
 def causes_of(error: KnownError, case: Case) -> tuple[str, ...]:

@@ -151,6 +151,7 @@ class LogReading:
         first_failed_rank: The rank that the launcher calls the first one that failed.
         works: What NCCL's watchdog says about the collectives of ranks.
         hang: A known error whose message ends the log: the program waits there.
+        batches: The sizes of batches that the program printed, by the names of the settings.
         processes: The processes for which a GPU has an error, by the error and the bus.
     """
 
@@ -168,6 +169,7 @@ class LogReading:
     is_cut: bool = False
     hang: Match | None = None
     counts: Counter[str] = field(default_factory=Counter)
+    batches: dict[str, int] = field(default_factory=dict)
     processes: dict[tuple[str, str], set[str]] = field(default_factory=dict)
 
 
@@ -190,6 +192,7 @@ def merged(readings: Sequence[tuple[str, LogReading]]) -> LogReading:
         notices=list(chain.from_iterable(reading.notices for reading in logs)),
         ranks=set(chain.from_iterable(reading.ranks for reading in logs)),
         programs=frozenset(chain.from_iterable(reading.programs for reading in logs)),
+        batches=dict(chain.from_iterable(reading.batches.items() for reading in logs)),
         works=dict(chain.from_iterable(reading.works.items() for reading in logs)),
         first_failed_rank=next((item.first_failed_rank for item in logs if item.first_failed_rank is not None), None),
     )

@@ -21,6 +21,7 @@ _MAX_LINES_BEHIND: Final = 16
 """The same, for a reason that the error names in its last lines."""
 _OBJECT: Final = lazy_pattern(r"[\w./:@-]*[/\d:][\w./:@-]*")
 _NAME: Final = lazy_pattern(r"[A-Za-z]*_\w+")
+_WORD: Final = lazy_pattern(r"[A-Z]?[a-z]{3,}|[A-Z]{4,}")
 _MIN_OBJECT: Final = 7
 _NOT_A_NUMBER: Final = lazy_pattern(r"(?i)\b(?:nan|inf|non-?finite)\b")
 
@@ -64,6 +65,13 @@ def shares_name(notice: Match, root: LogFailure) -> bool:
     """Whether both have a name as programs use them, such as that of a module."""
     names = {name for name in _NAME.findall(notice.text) if len(name) >= _MIN_OBJECT}
     return not names.isdisjoint(_NAME.findall(root.text))
+
+
+def is_about(failure: LogFailure, text: str, words: int = 1) -> bool:
+    """Whether a text has words of the message of a failure, or of the user's line that failed."""
+    said = f"{failure.raised.first_words or failure.text} {failure.frame.code if failure.frame else ''}"
+    one, other = ({word.lower() for word in _WORD.findall(some)} for some in (said, text))
+    return sum(not has_sign("common word", word) for word in one & other) >= words
 
 
 def says_more(later: LogFailure, earlier: LogFailure) -> bool:

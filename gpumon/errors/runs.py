@@ -40,6 +40,9 @@ _MIN_LETTERS: Final = 8
 _MIN_AGAIN: Final = 2
 _LINES_OF_START: Final = 4
 _MAX_PASTED_LINES: Final = 12
+_TWICE: Final = 2
+_MAX_BETWEEN: Final = 4
+"""Lines between a traceback and the same one, printed again, apart from its message."""
 _MAX_LINES_BEFORE: Final = 512
 
 
@@ -102,7 +105,8 @@ class RunReader:
             return
         ends = [item for item in self._open.items if item.is_uncaught and item.failure.raised.is_of_script]
         for previous, end in [pair for pair in pairwise(ends) if not pair[1].failure.is_linked]:
-            if _is_next_step(end.failure, previous.failure):
+            is_again = len(ends) == _TWICE and _is_printed_again(end.failure, previous.failure)
+            if is_again or _is_next_step(end.failure, previous.failure):
                 continue
             start = self._open.items.index(end)
             self._open.items, later = self._open.items[:start], self._open.items[start:]
@@ -254,6 +258,12 @@ def _is_next_step(failure: LogFailure, earlier: LogFailure) -> bool:
     is_near = failure.first_line - earlier.line <= _MAX_TO_NEXT_STEP
     is_missing = failure.raised.class_name in {"FileNotFoundError", "KeyError", "IndexError", "EmptyDataError"}
     return is_near and is_missing and one is not None and other is not None and one.file != other.file
+
+
+def _is_printed_again(failure: LogFailure, earlier: LogFailure) -> bool:
+    """Whether a traceback is the one above it, which the program printed before it ended with it."""
+    lines = failure.first_line - earlier.line - earlier.raised.message.count("\n")
+    return failure.text == earlier.text and failure.raised.entry == earlier.raised.entry and lines <= _MAX_BETWEEN
 
 
 def _tells_of_exception(failure: LogFailure) -> bool:

@@ -190,7 +190,7 @@ def _raised(
     above = _above(rows, header)
     link = _link(rows, header, previous)
     before = rows.texts[header].partition(TRACEBACK)[0]
-    own = own_frame(frames)
+    own = _pointed_out(rows, header, row) or own_frame(frames)
     is_caught = has_sign("caught above", above) and (own is None or not has_sign("thread", above))  # others need it
     is_plain = (not before or "%|" in before) and not is_caught
     is_logged = _LOGGED.search(rows.lines[header]) is not None or (
@@ -216,6 +216,21 @@ def _raised(
         is_of_test=above.startswith("_____")
         or (above.startswith("-----") and rows.texts[header - 2].startswith(("ERROR: ", "FAIL: "))),
     )
+
+
+def _pointed_out(rows: RankLines, header: int, row: int) -> TracebackFrame | None:
+    """The user's line that PyTorch names next to a traceback: what it compiled, or what a backward pass belongs to."""
+    rank = rows.of_rank(row)
+    below = range(row, min(rank.stop, row + MAX_MESSAGE_LINES))
+    first = next((other + 1 for other in below if has_sign("compiled code", rows.texts[other])), 0)
+    stack = list(takewhile(lambda other: rows.texts[other].strip(), range(first, rank.stop) if first else ()))
+    if not first:
+        base = len(rows.lines[header]) - len(rows.texts[header])
+        above = range(header - 1, max(rank.start, header - MAX_TRACEBACK_LINES) - 1, -1)
+        indented = list(takewhile(lambda other: rows.lines[other][base : base + 1] in {"", " "}, above))
+        is_of_forward = any(has_sign("forward call", rows.texts[other]) for other in indented[:_LINES_OF_PLACE])
+        stack = sorted(indented if is_of_forward else ())
+    return own_frame([frame for other in stack if (frame := frame_at(rows.texts[other].strip(), rows, other, 0))])
 
 
 def _above(rows: RankLines, row: int) -> str:
