@@ -234,13 +234,14 @@ def _because(cause: Cause, reading: LogReading) -> str:
             NumberedLine(item.line, item.first_text) for item in links if has_sign("system reason", item.first_text)
         )
         reason = next(said, None) or _near(root, reading)
-        return f"{match.error.summary} {_says(reason)}".rstrip()
+        return f"{match.error.summary} {_says(reason) or _called(root)}".rstrip()
     parts = [f"wanted {bytes_text(message.asked)}"]
     if message.free is not None:
         parts.append(f"free {bytes_text(message.free)}" + (f" of {bytes_text(message.total)}" if message.total else ""))
     if message.own is not None or message.held:
         parts.append(f"this process holds {bytes_text(message.own or message.held)}")
-    return ", ".join((*parts, *_other_processes(message)))
+    parts += _other_processes(message)
+    return ", ".join((*parts, f"in {root.raised.evaluates}()") if root.raised.evaluates else parts)
 
 
 def _said_near(root: LogFailure, reading: LogReading) -> str:
@@ -248,11 +249,19 @@ def _said_near(root: LogFailure, reading: LogReading) -> str:
     if root.is_of_tests:
         raised = (item for item in reading.open if item.is_raised and not item.is_of_tests)
         return _says(next((NumberedLine(item.line, item.text) for item in raised if item.line > root.line), None))
-    return _says(_near(root, reading) or _value_near(root))
+    return _says(_near(root, reading) or _value_near(root)) or _called(root)
 
 
 def _says(line: NumberedLine | None) -> str:
     return "" if line is None else f"line {line.number:,} says: {line.text.strip()[:_MAX_SAID]}"
+
+
+def _called(root: LogFailure) -> str:
+    """Where the user's own code calls the function that failed, with which values."""
+    caller = root.raised.caller
+    if caller is None or root.name == "KeyboardInterrupt":
+        return ""
+    return f"from {short_path(caller.file)}:{caller.line}: {caller.code[:_MAX_SAID]}"
 
 
 def _above(root: LogFailure) -> list[NumberedLine]:

@@ -75,6 +75,8 @@ class Raised(NamedTuple):
         end_row: The index behind its message.
         frame: The innermost frame in the user's own code, apart from one that only checks values.
         entry: The outermost frame.
+        caller: The frame in the user's own code that passes values to that one, whose values may be wrong.
+        evaluates: The function in which the program evaluates, rather than trains; empty if unknown.
         package: The installed package whose code raised it, on its own or through PyTorch; empty if none did.
         is_uncaught: Whether it ended its thread or process, as far as its form shows.
         is_of_script: Whether the outermost frame is the script that was started, in the user's own code.
@@ -97,11 +99,19 @@ class Raised(NamedTuple):
     has_traceback: bool = False
     is_caught: bool = False
     is_of_test: bool = False
+    caller: TracebackFrame | None = None
+    evaluates: str = ""
 
     @property
     def class_name(self) -> str:
         """The class, without its module."""
         return self.name.rpartition(".")[2]
+
+    @property
+    def is_of_import(self) -> bool:
+        """Whether the script that was started could not import a module, so that it had done nothing yet."""
+        code = "" if self.entry is None else self.entry.code
+        return self.is_of_script and code.startswith(("import ", "from "))
 
     @property
     def script(self) -> str:
@@ -221,6 +231,13 @@ def own_frame(frames: Sequence[TracebackFrame]) -> TracebackFrame | None:
     own = [frame for frame in frames if frame.is_own]
     is_check = bool(own) and own[-1].code.startswith(("raise ", "assert ")) and has_sign("check", own[-1].function)
     return own[-1 - (is_check and len(own) > 1)] if own else None
+
+
+def calling_frame(frames: Sequence[TracebackFrame], frame: TracebackFrame | None) -> TracebackFrame | None:
+    """The frame in the user's own code that calls one with values."""
+    own = [other for other in frames if other.is_own]
+    outer = own[: own.index(frame)] if frame in own else []
+    return outer[-1] if outer and outer[-1].file and has_sign("passes values", outer[-1].code) else None
 
 
 def raising_package(frames: Sequence[TracebackFrame]) -> str:

@@ -220,6 +220,10 @@ class RunReader:
         for item in self._open.items:
             item.progress += item.concerns(rank)
             item.logged += item.concerns(rank) and signs.is_information(block.lines[position])
+        at_import = (item for item in self._open.items if item.failure.raised.is_of_import)
+        if not self._reading.ranks and any(item.progress >= _MIN_PROGRESS for item in at_import):
+            self._restart(number)  # a script that could not import a module had done nothing yet
+            return
         self._open.survive(lambda item: item.concerns(rank) and self._goes_on(item, step, block, position))
 
     def _goes_on(self, item: OpenFailure, step: signs.WorkLine, block: LogBlock, position: int) -> bool:

@@ -28,6 +28,7 @@ from gpumon.errors.raised import (
     Link,
     Raised,
     TracebackFrame,
+    calling_frame,
     frame_at,
     message_at,
     own_frame,
@@ -215,6 +216,8 @@ def _raised(
         is_caught=is_caught,
         is_of_test=above.startswith("_____")
         or (above.startswith("-----") and rows.texts[header - 2].startswith(("ERROR: ", "FAIL: "))),
+        caller=calling_frame(frames, own),
+        evaluates=next((frame.function for frame in frames if has_sign("evaluates", frame.function)), ""),
     )
 
 
