@@ -16,21 +16,8 @@ from gpumon.errors.load import filled
 from gpumon.errors.programs import named_program
 
 _CASE: Final = ("signs", "program", "platform")
-INTERNAL: Final = (
-    "at",
-    "batch",
-    "half_batch",
-    "parent",
-    "foreign",
-    "here",
-    "raising_line",
-    "code_line",
-    "operand",
-    "raiser",
-    "installed",
-    "script",
-    "said",
-)
+_OF_LOG: Final = ("batch", "half_batch", "parent", "foreign", "here", "script", "said")
+INTERNAL: Final = ("at", "raising_line", "code_line", "operand", "raiser", "installed", *_OF_LOG)
 """Values that only conditions and slots of fixes use."""
 PLACES: Final = (*_CASE, "operands", *INTERNAL)
 """Values that say where the error stands, and are no part of its message."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from itertools import chain
 from typing import Final
 
 from gpumon.core.text_table import table
@@ -19,14 +18,6 @@ def _rows(kind: str) -> Mapping[str, str]:
     return {row[1]: " ".join(row[2:]) for row in rows if row[0] == kind}
 
 
-def _names(kind: str) -> frozenset[str]:
-    """The names of a kind that has one row."""
-    return frozenset(chain.from_iterable((name, *rest.split()) for name, rest in _rows(kind).items()))
-
-
-_BASE_OF_TORCH: Final = _names("torch")
-_IN_TORCH_CUDA: Final = _names("torch.cuda")
-_REMOVED_FROM_TORCH: Final = _rows("removed")
 _ARGUMENTS: Final = _rows("arguments")
 _SYNONYMS: Final = _rows("synonym")
 _REQUIREMENT: Final = lazy_pattern(r"(?P<name>[\w-]{1,60}?)(?P<limits>(?:[<>=!]=?[\d.]{1,20},?){1,4})")
@@ -64,17 +55,11 @@ def _required(required: str, module: str) -> str:
 
 
 def torch_part(values: Values, _: str) -> Facts:
-    """Why PyTorch lacks a part, as `part`: newer, removed (`successor`), misspelled (`similar`), or where it is."""
-    name, module = str(values.get("attribute", "")), values.get("module")
-    if name in _BASE_OF_TORCH | _IN_TORCH_CUDA and not module:
-        return {"part": "another torch" if name in _BASE_OF_TORCH else "in torch.cuda"}
-    if name in _REMOVED_FROM_TORCH:
-        successor = _REMOVED_FROM_TORCH[name]
-        return {"part": "removed", "successor": f", or call {successor} in your code" if successor else ""}
-    if similar := str(values.get("similar", "")):
-        place = ".cuda" if similar in _IN_TORCH_CUDA else module or ""
-        return {"part": "misspelled", "similar": Code(f"torch{place}.{similar}")}
-    return {"part": "newer"} if name and name != "xla" and module != ".mps" else {}
+    """What a part is that PyTorch lacks, as `part`: in `torch`, in `torch.cuda`, `removed`, or else nothing."""
+    kinds = ("removed", "torch", "torch.cuda") if not values.get("module") else ("removed",)
+    rows = ((kind, row) for kind in kinds for row in _rows(kind).items())
+    part = next((kind for kind, row in rows if values.get("attribute") in " ".join(row).split()), "")
+    return {"part": part} if part else {}
 
 
 def argument(values: Values, _: str) -> Facts:
