@@ -148,9 +148,6 @@ WORKLOAD = Workload(
     run=_run,
     main_metric="speed_up",
     code=(operations, measured, crossover),
-    metrics=(
-        DeclaredMetric("from_*", "elements", "lower", format="count"),
-        DeclaredMetric("speed_up*", "x", "higher"),
-    ),
+    metrics=(DeclaredMetric("from_*", "elements", "lower", format="count"), DeclaredMetric("speed_up*", "x", "higher")),
     parameters=(integer("largest_power", 24, 10, 28, "The largest size is 2 to this power."),),
 )

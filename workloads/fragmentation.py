@@ -248,10 +248,7 @@ WORKLOAD = Workload(
     run=_run,
     code=(growing, holes),
     parts={"growing": growing, "holes": holes},
-    metrics=(
-        DeclaredMetric("*_alloc_retries_*", "count", LOWER, format="count"),
-        DeclaredMetric("*", "GiB", LOWER),
-    ),
+    metrics=(DeclaredMetric("*_alloc_retries_*", "count", LOWER, format="count"), DeclaredMetric("*", "GiB", LOWER)),
     parameters=(
         integer("limit_mebibytes", 1024, 256, 16384, "Upper limit of the memory used.", unit="MiB"),
         number("pause_seconds", 0.1, 0.0, 5.0, "Pause after each step.", unit="s"),

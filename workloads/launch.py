@@ -250,10 +250,7 @@ WORKLOAD = Workload(
     run=_run,
     main_metric="best",
     code=(kernel_source, _sweep, _measure, device_seconds),
-    metrics=(
-        DeclaredMetric("occupancy_*", "%"),
-        DeclaredMetric("*", "GB/s", HIGHER),
-    ),
+    metrics=(DeclaredMetric("occupancy_*", "%"), DeclaredMetric("*", "GB/s", HIGHER)),
     parameters=(
         integer("elements_millions", 64, 1, 500, "Millions of elements.", unit="million"),
         integer("repetitions", 20, 3, 500, "Timed launches per configuration."),

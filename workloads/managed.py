@@ -9,13 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from _kit import HIGHER, DeclaredMetric, UnsupportedError, Uses, Verdict, Workload, integer, number
-from _kit.driver import (
-    CONCURRENT_MANAGED_ACCESS,
-    MANAGED_MEMORY,
-    PAGE_TABLES_OF_THE_HOST,
-    SET_READ_MOSTLY,
-    Driver,
-)
+from _kit.driver import CONCURRENT_MANAGED_ACCESS, MANAGED_MEMORY, PAGE_TABLES_OF_THE_HOST, SET_READ_MOSTLY, Driver
 from _kit.host import host_free_bytes
 from _kit.timing import median
 

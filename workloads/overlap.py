@@ -282,10 +282,7 @@ WORKLOAD = Workload(
     why_not_cpu="overlap measures copies that run while a GPU computes; on the CPU there is nothing to copy.",
     uses=_uses,
     run=_run,
-    metrics=(
-        DeclaredMetric("copy_hidden", "%", HIGHER),
-        DeclaredMetric("*", "ms", LOWER),
-    ),
+    metrics=(DeclaredMetric("copy_hidden", "%", HIGHER), DeclaredMetric("*", "ms", LOWER)),
     parameters=(
         integer("size_mebibytes", 64, 1, 1024, "Size of a batch.", unit="MiB"),
         integer("steps", 50, 4, 1000, "Steps per measurement."),

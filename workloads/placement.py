@@ -345,10 +345,7 @@ WORKLOAD = Workload(
     why_not_cpu="placement finds lines where the host waits for a GPU; on the CPU each call does its work at once.",
     uses=_uses,
     run=_run,
-    metrics=(
-        DeclaredMetric("waits", "per step", LOWER),
-        DeclaredMetric("*", "ms", LOWER),
-    ),
+    metrics=(DeclaredMetric("waits", "per step", LOWER), DeclaredMetric("*", "ms", LOWER)),
     parameters=(
         integer("batch_size", 512, 1, 65536, "Samples per step."),
         integer("width", 2048, 8, 16384, "Width of the five layers of the model."),

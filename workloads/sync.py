@@ -286,10 +286,7 @@ WORKLOAD = Workload(
     run=_run,
     main_metric="launch_overhead",
     code=(timing.host_seconds, timing.device_seconds, _launches, _graph, _captured, _items),
-    metrics=(
-        DeclaredMetric("naive_error_*", "x", LOWER),
-        DeclaredMetric("*", "us", LOWER),
-    ),
+    metrics=(DeclaredMetric("naive_error_*", "x", LOWER), DeclaredMetric("*", "us", LOWER)),
     parameters=(
         integer("max_size", 8192, 64, 16384, "Size of the largest matrices.", default_cpu=1024),
         integer("repetitions", 20, 1, 200, "Measurements per operation; the median is reported.", default_cpu=5),

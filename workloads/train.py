@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from _kit import HIGHER, LOWER, DeclaredMetric, Uses, Verdict, Workload, choice, flag, integer, number
 from _kit.models import KINDS, SIZES, TWICE_THE_WIDTH, Model, build
 from _kit.training import PARTS, PRECISIONS, StepOptions, Trainer, prepare, training_step
-from _kit.training_advice import (
-    GPU_CASE,
-    advice,
-    device_verdict,
-    rate_text,
-    utilization_verdict,
-    variants_verdict,
-)
+from _kit.training_advice import GPU_CASE, advice, device_verdict, rate_text, utilization_verdict, variants_verdict
 from _kit.training_run import (
     RUNS,
     TRAINING_METRICS,

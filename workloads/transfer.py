@@ -439,10 +439,7 @@ WORKLOAD = Workload(
     run=_run,
     main_metric="to_device_pinned",
     code=(_point, _queued_rate, _clocked_rate, _both_directions, batch_seconds, host_seconds),
-    metrics=(
-        DeclaredMetric("latency_to_device", "us", LOWER),
-        DeclaredMetric("*", "GB/s", HIGHER),
-    ),
+    metrics=(DeclaredMetric("latency_to_device", "us", LOWER), DeclaredMetric("*", "GB/s", HIGHER)),
     parameters=(
         integer("max_mebibytes", 1024, 1, 8192, "The largest copy.", unit="MiB"),
         number("milliseconds", 150, 1, 5000, "Approximate measurement time per point of the curve.", unit="ms"),

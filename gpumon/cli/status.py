@@ -22,13 +22,7 @@ _OUTPUTS = "--json, --csv and --format exclude each other."
 @options("status")
 @debug_option
 def status(  # noqa: PLR0917 - click passes them by name
-    gpu: str,
-    as_json: bool,
-    as_csv: bool,
-    template: str | None,
-    processes: bool,
-    on_demand: bool,
-    watch: float | None,
+    gpu: str, as_json: bool, as_csv: bool, template: str | None, processes: bool, on_demand: bool, watch: float | None
 ) -> None:
     """Print one sample of the GPUs of this host, their processes and alerts."""
     if as_json + as_csv + (template is not None) > 1:

@@ -32,8 +32,7 @@ _IN_INSTANCES: Final = Problem(ProblemCode.NOT_READ, "In MIG mode, the rows of t
 _UTILIZATION: Final = ("utilization_gpu_percent", "utilization_memory_percent")
 
 SHARED_MEMORY: Final = Problem(
-    ProblemCode.MEMORY_SHARED,
-    "This GPU shares the host's memory: the values are the host's and include all programs.",
+    ProblemCode.MEMORY_SHARED, "This GPU shares the host's memory: the values are the host's and include all programs."
 )
 """Why such a chip has neither reserved nor unattributed memory."""
 

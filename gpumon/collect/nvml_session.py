@@ -129,11 +129,7 @@ class NvmlSession:
     """
 
     def __init__(
-        self,
-        api: Nvml,
-        processes: ProcessTable,
-        budget: SamplingBudget | None = None,
-        xids: deque[Xid] | None = None,
+        self, api: Nvml, processes: ProcessTable, budget: SamplingBudget | None = None, xids: deque[Xid] | None = None
     ) -> None:
         self._api = api
         self._xids = None if xids is None else XidWatcher(api, xids)
@@ -150,11 +146,7 @@ class NvmlSession:
 
     @classmethod
     def open(
-        cls,
-        api: Nvml,
-        processes: ProcessTable,
-        budget: SamplingBudget | None = None,
-        xids: deque[Xid] | None = None,
+        cls, api: Nvml, processes: ProcessTable, budget: SamplingBudget | None = None, xids: deque[Xid] | None = None
     ) -> "NvmlSession":
         """Initialize NVML.
 

@@ -58,10 +58,7 @@ def main() -> None:
 
 
 def read_snapshot(
-    address: PrometheusAddress,
-    match: str = "",
-    idle_seconds: float = IDLE_SECONDS,
-    known: KnownGpus | None = None,
+    address: PrometheusAddress, match: str = "", idle_seconds: float = IDLE_SECONDS, known: KnownGpus | None = None
 ) -> FleetSnapshot:
     """Read the fleet once.
 

@@ -76,9 +76,7 @@ def plan_for(pid: int) -> ProbePlan:
 
 
 def load_probes(
-    pids: Sequence[int],
-    on_wait: Callable[[Target], None] | None = None,
-    timeout_seconds: float = TIMEOUT_SECONDS,
+    pids: Sequence[int], on_wait: Callable[[Target], None] | None = None, timeout_seconds: float = TIMEOUT_SECONDS
 ) -> Mapping[int, Attached | CommandError]:
     """Load the probe into processes, all at the same time; returns the result or the error of each.
 

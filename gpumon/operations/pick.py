@@ -6,14 +6,7 @@ from itertools import combinations
 from math import comb
 from typing import Final, NamedTuple
 
-from gpumon.core.device_use import (
-    FreeCheck,
-    IdleTime,
-    computing_processes,
-    is_idle,
-    is_unattributed,
-    is_utilized,
-)
+from gpumon.core.device_use import FreeCheck, IdleTime, computing_processes, is_idle, is_unattributed, is_utilized
 from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.topology import PathLevel, Topology

@@ -16,15 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpumon.core.model import Process
-from gpumon.core.procfs import (
-    ProcessStat,
-    age_seconds,
-    effective_uid,
-    find_stat,
-    read_same_stat,
-    read_stat,
-    read_title,
-)
+from gpumon.core.procfs import ProcessStat, age_seconds, effective_uid, find_stat, read_same_stat, read_stat, read_title
 from gpumon.core.text import safe_text
 
 _MAX_ANCESTORS: Final = 64

@@ -65,11 +65,7 @@ def device_rows(view: ViewState) -> list[DeviceRow]:
     instances = Counter(device.instance.parent for device in devices if device.instance is not None)
     owners = {
         device.key: owner_of(
-            device,
-            jobs,
-            device_idle_time(view, device),
-            instances[device.key],
-            is_free=view.store.is_free(device.key),
+            device, jobs, device_idle_time(view, device), instances[device.key], is_free=view.store.is_free(device.key)
         )
         for device in devices
     }

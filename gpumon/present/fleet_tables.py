@@ -4,15 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from gpumon.core.model import short_product_name
-from gpumon.core.units import (
-    age_text,
-    bytes_text,
-    count_text,
-    megahertz_text,
-    number_text,
-    percent_text,
-    power_text,
-)
+from gpumon.core.units import age_text, bytes_text, count_text, megahertz_text, number_text, percent_text, power_text
 from gpumon.fleet.model import AGE, FleetGpu
 from gpumon.operations.fleet.findings import CLOCK, POWER, TOTAL, USED, UTILIZATION, FindingKind, FleetFinding
 from gpumon.operations.fleet.report import FleetGroup, FleetReport, job_of

@@ -11,13 +11,7 @@ from gpumon.present.device_owner import MIN_IDLE_SECONDS
 from gpumon.present.paint.columns import Cells, columns, names
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, dim_if_missing, line
 from gpumon.present.paint.table import PlacedColumn, row_line, table_width
-from gpumon.present.process_table import (
-    PROCESS_CELLS,
-    ProcessRow,
-    process_key,
-    process_rows,
-    unread_line,
-)
+from gpumon.present.process_table import PROCESS_CELLS, ProcessRow, process_key, process_rows, unread_line
 from gpumon.session.process_registry import Identity, identity_of
 from gpumon.session.view_state import ViewState
 

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from gpumon.core.device_use import is_unattributed
 from gpumon.core.model import Device, DeviceState, Frame, Process, ProcessKind
-from gpumon.core.units import (
-    MISSING,
-    age_text,
-    duration_text,
-    gibibytes_text,
-    number_text,
-    percent_of,
-    short_time_text,
-)
+from gpumon.core.units import MISSING, age_text, duration_text, gibibytes_text, number_text, percent_of, short_time_text
 from gpumon.operations.gpu_processes import Owner, owners_of
 from gpumon.operations.program_name import without_interpreter
 from gpumon.present.device_table import device_position

@@ -107,11 +107,7 @@ def sweeps_of(measurements: Iterable[Measurement]) -> tuple[list[MetricSweep], l
 
 
 def _add_curve(
-    sweeps: list[tuple[str, MetricSweep]],
-    unit: str,
-    new: MetricSweep,
-    name: str,
-    points: Mapping[float, _SweepPoint],
+    sweeps: list[tuple[str, MetricSweep]], unit: str, new: MetricSweep, name: str, points: Mapping[float, _SweepPoint]
 ) -> None:
     """Add a curve to the sweep of its unit over the same numbers, or to a new one."""
     for known_unit, sweep in sweeps:

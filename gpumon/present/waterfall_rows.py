@@ -10,14 +10,7 @@ from gpumon.operations.waterfall import MemoryPart, PartKind, Waterfall
 from gpumon.present.memory_bar import MemoryGroup, group_extents
 from gpumon.present.paint.bar import Extent
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, line, width_of, wrapped
-from gpumon.present.probe_text import (
-    owner_line,
-    owner_note,
-    probe_state_line,
-    probe_state_note,
-    process_text,
-    who_text,
-)
+from gpumon.present.probe_text import owner_line, owner_note, probe_state_line, probe_state_note, process_text, who_text
 from gpumon.probe.messages import Probe
 
 _LABEL_WIDTH: Final = 26

@@ -9,15 +9,7 @@ from typing import Final
 from gpumon.core.allocator import ProbedProcess, ProbeReading
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
-from gpumon.probe.protocol import (
-    MAX_ANSWER_BYTES,
-    MAX_LINE_BYTES,
-    ProtocolError,
-    Reply,
-    parse,
-    request_line,
-    result_of,
-)
+from gpumon.probe.protocol import MAX_ANSWER_BYTES, MAX_LINE_BYTES, ProtocolError, Reply, parse, request_line, result_of
 
 GREETING_SECONDS: Final = 30.0
 """Timeout of the message ``hello``. A process in a long call that holds the GIL sends it late."""
@@ -32,8 +24,7 @@ _CHUNK_BYTES: Final = 256 << 10
 
 _ENDED: Final = Problem(ProblemCode.NOT_FOUND, "The process or its probe has ended.")
 _REJECTED: Final = Problem(
-    ProblemCode.UNRESPONSIVE,
-    "The probe closes the connection. It may already have its maximum number of clients.",
+    ProblemCode.UNRESPONSIVE, "The probe closes the connection. It may already have its maximum number of clients."
 )
 _NO_GREETING: Final = Problem(ProblemCode.UNRESPONSIVE, f"The probe has sent no message for {GREETING_SECONDS:.0f} s.")
 _LINE_TOO_LONG: Final = Problem(ProblemCode.DAMAGED, "The probe sends a line that is too long.")

@@ -16,15 +16,7 @@ from gpumon.core.text import safe_text
 from gpumon.probe.connection import Connection, DroppedError
 from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind
 from gpumon.probe.protocol import pace_line
-from gpumon.probe.socket_dir import (
-    FolderError,
-    SocketFolder,
-    connect,
-    opened,
-    peer_of,
-    socket_folders,
-    socket_names,
-)
+from gpumon.probe.socket_dir import FolderError, SocketFolder, connect, opened, peer_of, socket_folders, socket_names
 
 MAX_CONNECTIONS: Final = 256
 _SEARCH_SECONDS: Final = 5.0

@@ -58,10 +58,7 @@ class AlertNotifier:
     """
 
     def __init__(
-        self,
-        settings: NotifySettings,
-        in_background: RunInBackground,
-        report: Callable[[Problem], None],
+        self, settings: NotifySettings, in_background: RunInBackground, report: Callable[[Problem], None]
     ) -> None:
         self._settings = settings
         self._in_background = in_background

@@ -10,16 +10,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from gpumon.core.stacks import StackFrame
-from gpumon.core.step_classes import (
-    ANOMALY,
-    BACKWARD,
-    FORWARD,
-    LOGGING,
-    OPTIMIZER,
-    PREPARATION,
-    PYTHON,
-    SYNC,
-)
+from gpumon.core.step_classes import ANOMALY, BACKWARD, FORWARD, LOGGING, OPTIMIZER, PREPARATION, PYTHON, SYNC
 from gpumon.stacks.tables import (
     ANYWHERE,
     ARITHMETIC,

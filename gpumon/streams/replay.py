@@ -322,9 +322,7 @@ def _moved_frame(frame: Frame, seconds: float) -> Frame:
         monotonic_seconds=frame.monotonic_seconds + seconds,
         events=tuple(
             replace(
-                event,
-                time_seconds=event.time_seconds + seconds,
-                monotonic_seconds=event.monotonic_seconds + seconds,
+                event, time_seconds=event.time_seconds + seconds, monotonic_seconds=event.monotonic_seconds + seconds
             )
             for event in frame.events
         ),

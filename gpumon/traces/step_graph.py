@@ -15,15 +15,7 @@ from typing import Final, NamedTuple
 from gpumon.core.step_classes import COPIES, CPU_CLASSES, CPU_OUTSIDE, DATA, GPU_CLASSES, HOST
 from gpumon.traces.device_time import BETWEEN_OPERATORS, innermost_pieces, operator_class, work_class
 from gpumon.traces.host_work import HostWork
-from gpumon.traces.kinds import (
-    COPYING,
-    Kind,
-    is_allocation,
-    is_data_wait,
-    is_freeing,
-    is_gc,
-    is_launch,
-)
+from gpumon.traces.kinds import COPYING, Kind, is_allocation, is_data_wait, is_freeing, is_gc, is_launch
 from gpumon.traces.pieces import NO_EVENT, TimePiece
 from gpumon.traces.steps import StepRange
 from gpumon.traces.table import EventTable

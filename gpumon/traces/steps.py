@@ -180,11 +180,7 @@ def step_times(pieces: TimePieces, step: StepRange, classes: int) -> list[int]:
 
 
 def class_times(
-    table: EventTable,
-    host: HostWork,
-    pieces: TimePieces,
-    steps: Sequence[StepRange],
-    classes: ClassNames,
+    table: EventTable, host: HostWork, pieces: TimePieces, steps: Sequence[StepRange], classes: ClassNames
 ) -> tuple[ClassTime, ...]:
     """The account of the median step, with the range of each class over all steps."""
     every = [step_times(pieces, step, len(classes.names)) for step in steps]

@@ -28,13 +28,7 @@ class ViewerApp(BaseApp):
     ENABLE_COMMAND_PALETTE = False
 
     def __init__(
-        self,
-        kind: str,
-        first: Screen[None],
-        *,
-        legend: str,
-        theme: str = "dark",
-        user_palettes: Sequence[Palette] = (),
+        self, kind: str, first: Screen[None], *, legend: str, theme: str = "dark", user_palettes: Sequence[Palette] = ()
     ) -> None:
         super().__init__(theme, user_palettes)
         self.title = f"gpumon {kind.lower()}"

@@ -107,8 +107,7 @@ def test_a_restart_begins_a_run() -> None:
 
 
 @pytest.mark.parametrize(
-    "start",
-    ["(env) me@host:~$ python train.py\n", "usage: train.py [-h]\n", "loading the corpus\nusing seed 42\n"],
+    "start", ["(env) me@host:~$ python train.py\n", "usage: train.py [-h]\n", "loading the corpus\nusing seed 42\n"]
 )
 def test_a_program_that_is_started_again_begins_a_run(start: str) -> None:
     begin = "loading the corpus\nusing seed 1\n"

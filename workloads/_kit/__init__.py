@@ -4,18 +4,7 @@ A workload is one file with a `Workload` called ``WORKLOAD``. It runs on Python 
 training environment. It imports only this package, the standard library and, inside its functions, torch.
 """
 
-from _kit.description import (
-    HIGHER,
-    LOWER,
-    DeclaredMetric,
-    Parameter,
-    Uses,
-    Workload,
-    choice,
-    flag,
-    integer,
-    number,
-)
+from _kit.description import HIGHER, LOWER, DeclaredMetric, Parameter, Uses, Workload, choice, flag, integer, number
 from _kit.events import Outcome, Result, UnsupportedError, Verdict
 
 __all__ = [

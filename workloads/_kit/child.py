@@ -255,8 +255,5 @@ def _summary(context: Context) -> Optional[str]:
         return None
     try:
         return summary_of(context.torch, context.device)
-    except (
-        KeyError,
-        RuntimeError,
-    ):  # before the first allocation, or after the context was destroyed
+    except (KeyError, RuntimeError):  # before the first allocation, or after the context was destroyed
         return None

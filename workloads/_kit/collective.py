@@ -36,10 +36,7 @@ def send_receive(dist: Any, source: Any, target: Any) -> None:
     """Sends to the next rank, and receives from the one before at the same time."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     requests = dist.batch_isend_irecv(
-        [
-            dist.P2POp(dist.isend, source, (rank + 1) % ranks),
-            dist.P2POp(dist.irecv, target, (rank - 1) % ranks),
-        ]
+        [dist.P2POp(dist.isend, source, (rank + 1) % ranks), dist.P2POp(dist.irecv, target, (rank - 1) % ranks)]
     )
     for request in requests:
         request.wait()

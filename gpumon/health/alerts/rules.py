@@ -157,12 +157,7 @@ def check(frame: Frame, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> list[Ale
 
 
 def device_findings(
-    device: Device,
-    tracker: DeviceTracker,
-    thresholds: Thresholds,
-    *,
-    has_readings: bool,
-    standing: Container[str] = (),
+    device: Device, tracker: DeviceTracker, thresholds: Thresholds, *, has_readings: bool, standing: Container[str] = ()
 ) -> Iterator[tuple[AlertRule, AlertFinding]]:
     """What the rules find on a device.
 

@@ -5,12 +5,7 @@ from typing import Final
 
 from gpumon.core.device_use import is_busy
 from gpumon.core.model import Device
-from gpumon.core.throttle_reasons import (
-    CLOCK_SETTINGS,
-    POWER_CAP,
-    explain_low_clock,
-    main_fault,
-)
+from gpumon.core.throttle_reasons import CLOCK_SETTINGS, POWER_CAP, explain_low_clock, main_fault
 from gpumon.core.units import megahertz_text, rate_text
 from gpumon.health.alerts.model import AlertFinding
 from gpumon.health.alerts.rule import Thresholds, finding_of

@@ -113,11 +113,7 @@ def with_gpu(account: StepAccount, gpu: GpuEvidence) -> StepAccount:
 
 
 def moved(
-    account: StepAccount,
-    names: Collection[str],
-    target: str,
-    seconds: float,
-    parts: tuple[StepPart, ...] = (),
+    account: StepAccount, names: Collection[str], target: str, seconds: float, parts: tuple[StepPart, ...] = ()
 ) -> StepAccount:
     """The account with time taken from classes in proportion to their times.
 

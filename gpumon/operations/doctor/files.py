@@ -125,8 +125,7 @@ _JOURNAL: Final = ("journalctl", "--dmesg", "--boot", "--no-pager", "--grep", "N
 _JOURNAL_SECONDS: Final = 5.0
 _RECORD_BYTES: Final = 1 << 16
 _UNREADABLE: Final = Problem(
-    ProblemCode.NO_PERMISSION,
-    "This user may not read the kernel log; sudo dmesg | grep -i xid shows it.",
+    ProblemCode.NO_PERMISSION, "This user may not read the kernel log; sudo dmesg | grep -i xid shows it."
 )
 
 

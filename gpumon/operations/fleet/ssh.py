@@ -180,9 +180,7 @@ class HostStream:
 
 
 def read_hosts(
-    settings: HostsSettings,
-    wait_seconds: float = READ_SECONDS,
-    make: Callable[[str, float], Stream] = RemoteStream,
+    settings: HostsSettings, wait_seconds: float = READ_SECONDS, make: Callable[[str, float], Stream] = RemoteStream
 ) -> FleetSnapshot:
     """The first frame of every host, or why there is none."""
     fleet = SshFleet(settings, make)

@@ -8,13 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from gpumon.core.collectives import (
-    CollectiveState,
-    FlightRecording,
-    ProcessGroup,
-    RecordedCollective,
-    parse_recording,
-)
+from gpumon.core.collectives import CollectiveState, FlightRecording, ProcessGroup, RecordedCollective, parse_recording
 from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
 from gpumon.core.stacks import StackFrame, parse_frames

@@ -145,10 +145,7 @@ NO_LISTENER: Final = Listener()
 
 
 def examine(
-    pid: int,
-    watcher: ProbeSource,
-    seconds: float | None = None,
-    listener: Listener = NO_LISTENER,
+    pid: int, watcher: ProbeSource, seconds: float | None = None, listener: Listener = NO_LISTENER
 ) -> WhyReport:
     """Observe a process and judge why its steps take as long as they do. Nothing in the process changes.
 
@@ -228,11 +225,7 @@ class Observed(NamedTuple):
 
 
 def _observe(
-    probe: Probe,
-    watcher: ProbeSource,
-    device: DeviceObserver | None,
-    seconds: float,
-    listener: Listener,
+    probe: Probe, watcher: ProbeSource, device: DeviceObserver | None, seconds: float, listener: Listener
 ) -> Observed:
     """Have the probe observe the process, and watch its GPU and the host meanwhile.
 

@@ -16,14 +16,7 @@ from gpumon.insight.bottlenecks.slowness_evidence import Straggler
 from gpumon.insight.bottlenecks.slowness_verdict import judge_run
 from gpumon.insight.bottlenecks.traced_account import traced_evidence
 from gpumon.operations.recorded_file import record_traces
-from gpumon.operations.why.examination import (
-    NO_LISTENER,
-    TRACE,
-    ExaminationProgress,
-    Listener,
-    WhyReport,
-    examine,
-)
+from gpumon.operations.why.examination import NO_LISTENER, TRACE, ExaminationProgress, Listener, WhyReport, examine
 from gpumon.operations.why.outside import examine_outside
 from gpumon.probe.client import ProbeWatcher
 from gpumon.probe.messages import Answer, Probe, ProbeMessage, RequestKind

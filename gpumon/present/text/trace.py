@@ -8,14 +8,7 @@ from gpumon.insight.bottlenecks.rank_comparison import compare
 from gpumon.insight.bottlenecks.slowness_verdict import judge_traces
 from gpumon.present.account_rows import cause_lines, class_row, verdict_lines
 from gpumon.present.paint.line import Line, Role, Span, clipped, line
-from gpumon.present.trace_account import (
-    class_line,
-    contribution_line,
-    ns_text,
-    rank_lines,
-    summary_lines,
-    work_label,
-)
+from gpumon.present.trace_account import class_line, contribution_line, ns_text, rank_lines, summary_lines, work_label
 from gpumon.traces.model import Trace
 
 _MAX_PARTS: Final = 3

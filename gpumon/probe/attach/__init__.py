@@ -13,12 +13,7 @@ from typing import Final
 from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.text import safe_text
 from gpumon.probe.attach.access import Attachability, AttachState, attachability, check_access
-from gpumon.probe.attach.errors import (
-    REMOTE_EXEC_VERSION,
-    keeps_probe,
-    timed_out,
-    with_detail,
-)
+from gpumon.probe.attach.errors import REMOTE_EXEC_VERSION, keeps_probe, timed_out, with_detail
 from gpumon.probe.attach.handshake import end_probe, listening_in
 from gpumon.probe.attach.injection import pending_call
 from gpumon.probe.attach.interpreter import remote_exec

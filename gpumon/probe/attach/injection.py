@@ -26,11 +26,7 @@ from typing import Final
 from gpumon.core.procfs import age_seconds
 from gpumon.probe.attach.address_space import AddressSpace
 from gpumon.probe.attach.cpu import cpu
-from gpumon.probe.attach.errors import (
-    MIN_VERSION,
-    denied,
-    too_old,
-)
+from gpumon.probe.attach.errors import MIN_VERSION, denied, too_old
 from gpumon.probe.attach.ptrace import StuckError, Tracee
 from gpumon.probe.attach.python_image import NoPythonError, PythonImage
 from gpumon.probe.attach.refusals import RefusalError

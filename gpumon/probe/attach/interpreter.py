@@ -13,12 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.text import safe_bytes, safe_text
-from gpumon.probe.attach.errors import (
-    REMOTE_EXEC_VERSION,
-    cannot_run,
-    dotted,
-    not_accepted,
-)
+from gpumon.probe.attach.errors import REMOTE_EXEC_VERSION, cannot_run, dotted, not_accepted
 from gpumon.probe.attach.refusals import RefusalError
 from gpumon.probe.attach.target import Target, read_target
 

@@ -126,9 +126,7 @@ class ColumnChoiceScreen(ChoiceScreen[TableState]):
         state: How the table is arranged now.
     """
 
-    BINDINGS: ClassVar[Bindings] = [
-        key("columns.sort", "Sort", "Sort by this column; again for the other direction"),
-    ]
+    BINDINGS: ClassVar[Bindings] = [key("columns.sort", "Sort", "Sort by this column; again for the other direction")]
 
     def __init__(self, columns: Sequence[Column[Any]], state: TableState) -> None:
         super().__init__("Columns", [column.id for column in visible_columns(columns, state)])

@@ -130,12 +130,7 @@ A GPU OVER TIME
         return tracks_of(device, overlay, state.store)
 
     def _chart_lines(
-        self,
-        state: ViewState,
-        history: DeviceHistory | None,
-        tracks: list[Track],
-        window: TimeWindow,
-        plan: ChartPlan,
+        self, state: ViewState, history: DeviceHistory | None, tracks: list[Track], window: TimeWindow, plan: ChartPlan
     ) -> list[Line]:
         lines: list[Line] = []
         cursor = self.time_view.cursor_index

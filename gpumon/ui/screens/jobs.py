@@ -38,7 +38,7 @@ class JobsScreen(ViewScreen[None]):
     TAB: ClassVar[str] = "Jobs"
     AUTO_FOCUS: ClassVar[str] = "#jobs"
     BINDINGS: ClassVar[Bindings] = [
-        key("jobs.save", "Report", "Write a report of the selected job until it ends or gpumon does"),
+        key("jobs.save", "Report", "Write a report of the selected job until it ends or gpumon does")
     ]
 
     def __init__(self) -> None:

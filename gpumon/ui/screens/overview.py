@@ -306,11 +306,7 @@ A GPU
         return self._drawn_totals[1]
 
     def _show_processes(
-        self,
-        rows: Sequence[ProcessRow],
-        frame: Frame,
-        scope: Device | None,
-        plan: OverviewPlan,
+        self, rows: Sequence[ProcessRow], frame: Frame, scope: Device | None, plan: OverviewPlan
     ) -> None:
         """Show the processes of a device, or of all of them."""
         note = sm_age_text(frame.devices if scope is None else [scope])

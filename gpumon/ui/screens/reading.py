@@ -47,10 +47,7 @@ class ReadingScreen(BaseScreen[None], Generic[ResultT]):
             return isinstance(message, ReadingScreen.ReaderChanged)
 
     def __init__(
-        self,
-        kind: str,
-        readers: Sequence[FileReader[ResultT]],
-        screen_of: Callable[[list[ResultT]], Screen[None]],
+        self, kind: str, readers: Sequence[FileReader[ResultT]], screen_of: Callable[[list[ResultT]], Screen[None]]
     ) -> None:
         super().__init__()
         self._kind = kind

@@ -33,9 +33,7 @@ class ProbeAnswerScreen(TextScreen[None]):
     PAGE: ClassVar[str] = "docs/memory.md"
     SHOWS_FRAMES: ClassVar[bool] = False
     TAB: ClassVar[str] = "Memory"
-    BINDINGS: ClassVar[Bindings] = [
-        key("probe.run", "Read again", "Read it again from the process", "refresh_answer"),
-    ]
+    BINDINGS: ClassVar[Bindings] = [key("probe.run", "Read again", "Read it again from the process", "refresh_answer")]
 
     def __init__(self, owner: Owner) -> None:
         super().__init__()
@@ -80,7 +78,7 @@ class SegmentsScreen(ProbeAnswerScreen):
 
     AUTO_FOCUS: ClassVar[str] = "#segments"
     BINDINGS: ClassVar[Bindings] = [
-        key("segments.view", "Summary", "Next view: the complete memory_summary()", "summary"),
+        key("segments.view", "Summary", "Next view: the complete memory_summary()", "summary")
     ]
 
     def __init__(self, owner: Owner, device: Device) -> None:
@@ -152,7 +150,7 @@ class AllocatorSummaryScreen(ProbeAnswerScreen):
     AUTO_FOCUS: ClassVar[str] = "#lines"
     IS_TEXT: ClassVar[bool] = True
     BINDINGS: ClassVar[Bindings] = [
-        key("summary.view", "Segments", "Next view: the map of the segments", "app.pop_screen"),
+        key("summary.view", "Segments", "Next view: the map of the segments", "app.pop_screen")
     ]
 
     def __init__(self, owner: Owner) -> None:

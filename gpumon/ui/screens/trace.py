@@ -17,12 +17,7 @@ from gpumon.insight.bottlenecks.slowness_verdict import judge_traces
 from gpumon.present.account_rows import cause_lines, verdict_lines
 from gpumon.present.paint.line import Line, Role, Span, clipped, line
 from gpumon.present.paint.table import LazyRow, TableRow
-from gpumon.present.trace_account import (
-    class_line,
-    contribution_line,
-    rank_lines,
-    summary_lines,
-)
+from gpumon.present.trace_account import class_line, contribution_line, rank_lines, summary_lines
 from gpumon.present.trace_tables import GAP_COLUMNS, KERNEL_COLUMNS
 from gpumon.present.trace_timeline import LABEL_WIDTH, TraceTimeline, axis_line, cursor_lines, lane_line, legend_line
 from gpumon.traces.model import Gap, Total

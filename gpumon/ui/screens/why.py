@@ -26,9 +26,7 @@ class WhyScreen(TextScreen[None]):
     IS_TEXT = True
     TEXT_ID = "why"
     AUTO_FOCUS: ClassVar[str] = "#why"
-    BINDINGS: ClassVar[Bindings] = [
-        key("why.run", "Trace", "Record a trace too, for exact times of the GPU", "trace"),
-    ]
+    BINDINGS: ClassVar[Bindings] = [key("why.run", "Trace", "Record a trace too, for exact times of the GPU", "trace")]
 
     def __init__(self, pid: int) -> None:
         super().__init__()

@@ -47,7 +47,7 @@ class _OpeningTable(LineTable, inherit_bindings=True):
     """A table whose rows open another screen."""
 
     BINDINGS: ClassVar[Bindings] = [
-        key("workloads-table.open", "Open", "Open the workload's form, or the run", "choose"),
+        key("workloads-table.open", "Open", "Open the workload's form, or the run", "choose")
     ]
 
 

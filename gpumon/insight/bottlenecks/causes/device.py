@@ -2,16 +2,7 @@
 
 from typing import Final
 
-from gpumon.core.step_classes import (
-    COMPUTE,
-    COPIES,
-    GPU_WORK,
-    HOST,
-    IDLE,
-    MEMORY,
-    SIMT,
-    SYNC,
-)
+from gpumon.core.step_classes import COMPUTE, COPIES, GPU_WORK, HOST, IDLE, MEMORY, SIMT, SYNC
 from gpumon.core.throttle_reasons import CLOCK_SETTINGS, POWER_CAP, main_fault
 from gpumon.core.units import bytes_text, counted, short_time_text
 from gpumon.insight.bottlenecks.cause import Finding, main_kind, main_line, where_text

@@ -6,15 +6,7 @@ Settings are variables of the environment, and arguments in the source of the pr
 import re
 from typing import Final, NamedTuple
 
-from gpumon.core.step_classes import (
-    COLLECTION,
-    COMMUNICATION,
-    EVALUATION,
-    HOST,
-    IDLE,
-    LOGGING,
-    SYNC,
-)
+from gpumon.core.step_classes import COLLECTION, COMMUNICATION, EVALUATION, HOST, IDLE, LOGGING, SYNC
 from gpumon.insight.bottlenecks.cause import NO_LINE, Finding, main_kind, main_line, where_text
 from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence
 

@@ -124,11 +124,7 @@ def find_straggler(ranks: Sequence[SlownessEvidence]) -> Straggler | None:
     excess = work_seconds(slowest) - median(work_seconds(evidence) for evidence in others)
     if slowest.rank is None or excess < _MIN_EXCESS * slowest.account.step_seconds:
         return None
-    names = {share.name for evidence in ranks for share in evidence.account.shares} - {
-        COMMUNICATION,
-        IDLE,
-        CORE_WAIT,
-    }
+    names = {share.name for evidence in ranks for share in evidence.account.shares} - {COMMUNICATION, IDLE, CORE_WAIT}
     more = {
         name: _class_seconds(slowest, name) - median(_class_seconds(evidence, name) for evidence in others)
         for name in names
