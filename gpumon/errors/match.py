@@ -4,9 +4,11 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from gpumon.core.text import safe_text
+from gpumon.core.units import bytes_text
 from gpumon.errors.candidate import PatternHit
 from gpumon.errors.conditions import Case
 from gpumon.errors.entry import ContextState, Fix, KnownError, Values
@@ -126,6 +128,9 @@ class Match:
             cause = MemoryCause.TOO_BIG  # a server has no training loop that could keep tensors
         is_one = cause is MemoryCause.TOO_BIG and not program.is_phase and is_one_tensor(self.memory)
         memory = {} if cause is None else {"memory": cause.value, **({"one_tensor": "yes"} if is_one else {})}
+        if self.memory is not None and self.memory.others:
+            pid, held = max(self.memory.others, key=itemgetter(1))
+            memory |= {"other_pid": str(pid), "other_size": bytes_text(held)}
         return case_of(self.error, self.text, self.values, memory)
 
 
