@@ -109,7 +109,7 @@ def _of_place(root: LogFailure) -> dict[str, str]:
         "operand": Code(operands[0]) if len(operands) == 1 else "",
         "raiser": "" if root.raised.raising is None else short_path(root.raised.raising.file),
         "installed": Code(package_of(root.raised.package)),
-        "script": Code(root.raised.script),
+        "started": Code(root.raised.script),
         "said": f": {said}" if "\n" in root.raised.message and has_sign("framed", root.raised.message) else "",
     }
     return {name: value for name, value in named.items() if value} | path_values(root.raised.first_words, frame)
@@ -120,7 +120,7 @@ def _batch(sizes: Mapping[str, int]) -> dict[str, str]:
     names = [name for name in sizes if has_sign("batch of a step", name)] or list(sizes)
     printed = {sizes[name] for name in names}
     size = printed.pop() if len(printed) == 1 else 0
-    return {"batch": str(size), "half_batch": str(size // 2)} if size else {}
+    return {"printed_batch": str(size), "half_batch": str(size // 2)} if size else {}
 
 
 def _of_tests(failures: Sequence[LogFailure]) -> Sequence[LogFailure]:

@@ -130,7 +130,7 @@ class Match:
         memory = {} if cause is None else {"memory": cause.value, **({"one_tensor": "yes"} if is_one else {})}
         if self.memory is not None and self.memory.others:
             pid, held = max(self.memory.others, key=itemgetter(1))
-            memory |= {"other_pid": str(pid), "other_size": bytes_text(held)}
+            memory |= {"holder": str(pid), "held_size": bytes_text(held)}
         return case_of(self.error, self.text, self.values, memory)
 
 

@@ -16,7 +16,7 @@ from gpumon.errors.load import filled
 from gpumon.errors.programs import named_program
 
 _CASE: Final = ("signs", "program", "platform")
-_OF_LOG: Final = ("batch", "half_batch", "parent", "foreign", "here", "script", "said")
+_OF_LOG: Final = ("printed_batch", "half_batch", "parent", "foreign", "here", "started", "said")
 INTERNAL: Final = ("at", "raising_line", "code_line", "operand", "raiser", "installed", *_OF_LOG)
 """Values that only conditions and slots of fixes use."""
 PLACES: Final = (*_CASE, "operands", *INTERNAL)
@@ -71,8 +71,8 @@ def fixes_of(error: KnownError, case: Case) -> tuple[Fix, ...]:
     shown: dict[tuple[str, str], Fix] = {}  # a fix may be general, and also the first one for this log
     for fix in filter(None, (filled(fix, case.values) for fix in (*first, *others))):
         shown.setdefault((fix.text, fix.code), fix)
-    script = str(case.values.get("script") or EXAMPLE_SCRIPT)
-    named = [fix._replace(code=fix.code.replace(EXAMPLE_SCRIPT, script)) for fix in shown.values()]
+    started = str(case.values.get("started") or EXAMPLE_SCRIPT)
+    named = [fix._replace(code=fix.code.replace(EXAMPLE_SCRIPT, started)) for fix in shown.values()]
     return tuple(_for_platform(named, case.platform))
 
 
