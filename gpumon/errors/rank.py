@@ -72,8 +72,8 @@ def fixes_of(error: KnownError, case: Case) -> tuple[Fix, ...]:
     for fix in filter(None, (filled(fix, case.values) for fix in (*first, *others))):
         shown.setdefault((fix.text, fix.code), fix)
     started = str(case.values.get("started") or EXAMPLE_SCRIPT)
-    named = [fix._replace(code=fix.code.replace(EXAMPLE_SCRIPT, started)) for fix in shown.values()]
-    return tuple(_for_platform(named, case.platform))
+    placed = _for_platform(shown.values(), case.platform)
+    return tuple(fix._replace(code=fix.code.replace(EXAMPLE_SCRIPT, started)) for fix in placed)
 
 
 def causes_of(error: KnownError, case: Case) -> tuple[str, ...]:
