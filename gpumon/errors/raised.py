@@ -236,8 +236,9 @@ def own_frame(frames: Sequence[TracebackFrame]) -> TracebackFrame | None:
 def calling_frame(frames: Sequence[TracebackFrame], frame: TracebackFrame | None) -> TracebackFrame | None:
     """The frame in the user's own code that calls one with values."""
     own = [other for other in frames if other.is_own]
-    outer = own[: own.index(frame)] if frame in own else []
-    return outer[-1] if outer and outer[-1].file and has_sign("passes values", outer[-1].code) else None
+    inner = own.index(frame) if frame in own else 0
+    outer = [other for other in own[:inner] if other[:2] != own[inner][:2]]  # a comprehension is at the same line
+    return outer[-1] if outer and has_sign("passes values", outer[-1].code) else None
 
 
 def raising_package(frames: Sequence[TracebackFrame]) -> str:
