@@ -147,14 +147,19 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
         is_below_body = False
         if foreign > _MAX_FOREIGN_LINES:
             return None
-    return None if end < rank.stop or foreign else _cut(header, end, frames, is_stopped=line.startswith("^C"))
+    return None if end < rank.stop or foreign else _cut(rows, header, end, frames, previous)
 
 
-def _cut(header: int, end: int, frames: Sequence[TracebackFrame], *, is_stopped: bool) -> Raised | None:
-    """A traceback without its last line; a terminal shows by ``^C`` where ctrl+c was pressed."""
-    name = "KeyboardInterrupt" if is_stopped else "Traceback without its last line"
+def _cut(
+    rows: RankLines, header: int, end: int, frames: Sequence[TracebackFrame], previous: Raised | None
+) -> Raised | None:
+    """A traceback without its last line, which may be above it; a terminal shows by ``^C`` that ctrl+c was pressed."""
+    is_stopped, above = rows.lines[header].startswith("^C"), rows.texts[header - 1] if header else ""
+    said = EXCEPTION.match(above) if previous is None or previous.end_row < header else None
+    name = "KeyboardInterrupt" if is_stopped else said[1] if said else "Traceback without its last line"
+    message = above[said.end() :].strip() if said else ""
     where = own_frame(frames), frames[-1] if frames else None, raising_package(frames)
-    return Raised(name, "", end - 1, header, end, *where, has_traceback=True) if frames or is_stopped else None
+    return Raised(name, message, end - 1, header, end, *where, has_traceback=True) if frames or is_stopped else None
 
 
 def _shape(prefix: str) -> str:
