@@ -175,7 +175,8 @@ class OpenFailures:
             return not any(ends_process(failure) or failure.is_report for failure in failures)
         if output["unbuffered"] < _MIN_UNBUFFERED or self._ranks:
             return False
-        return all(failure.raised.is_of_script for failure in failures if not signs.is_of_shell(failure.text))
+        ended = (failure.raised for failure in failures if not signs.is_of_shell(failure.text))
+        return all(raised.is_of_script or raised.is_uncaught for raised in ended)
 
     def survive(self, is_survived: Callable[[OpenFailure], bool]) -> None:
         """Closes the failures that the run survived."""
