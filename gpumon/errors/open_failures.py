@@ -207,7 +207,7 @@ class OpenFailures:
             self.survived.append(Notice(title, failure.line, failure.match))
 
     def clear(self) -> None:
-        """Closes all of them, because another run starts."""
-        self.survive(bool)
+        """Closes all of them, because another run starts, whose environment is that of the script above."""
+        self.survive(lambda item: not has_sign("environment", item.failure.text))
         self.counts.clear()
         self.last_uncaught = None

@@ -111,7 +111,7 @@ class RunReader:
             start = self._open.items.index(end)
             self._open.items, later = self._open.items[:start], self._open.items[start:]
             self._restart(end.failure.first_line)
-            self._open.items = later
+            self._open.items += later
 
     def _fail(self, failure: LogFailure, block: LogBlock, position: int, place: int) -> None:
         """Adds a failure, whose first line and the one that names it are given, to those that are open."""
