@@ -133,14 +133,11 @@ def _values(root: LogFailure) -> dict[str, str]:
         values["method" if f"{attribute[1]}(" in code else "member"] = (
             attribute[1] if values["object"] == "self" else ""
         )
-    return values | path_values(message, frame) | _module_values(message, frame, raised.entry)
+    return values | path_values(message, frame) | _module_values(message, frame)
 
 
-def _module_values(message: str, frame: TracebackFrame | None, entry: TracebackFrame | None) -> dict[str, str]:
-    """The package of a missing module, or whether it is the user's own, and in which folder: `inside` is certain.
-
-    `sibling` is the package of the file that imports it, as the script imports that one.
-    """
+def _module_values(message: str, frame: TracebackFrame | None) -> dict[str, str]:
+    """The package of a missing module, or whether it is the user's own, and in which folder: `inside` is certain."""
     match = _MODULE.match(message)
     if match is None:
         return {}
@@ -153,9 +150,6 @@ def _module_values(message: str, frame: TracebackFrame | None, entry: TracebackF
     if has_folder and module in folders:
         inside = "/".join(folders[: folders.index(module)])
         return known | {"inside": module, "root": inside or "."}
-    imported = None if entry is None else re.match(r"(?:from|import) (\w+)\.", entry.code)
-    if imported is not None and imported[1] == folders[-1] and "_" in module and not known["known"]:
-        return known | {"sibling": imported[1]}
     is_dotted = re.match(rf"(?:from|import) {module}\.", frame.code) is not None and not known["known"]
     if not is_dotted and not has_sign("own module", module):
         return known

@@ -231,7 +231,12 @@ def _pointed_out(rows: RankLines, header: int, row: int) -> TracebackFrame | Non
     rank = rows.of_rank(row)
     below = range(row, min(rank.stop, row + MAX_MESSAGE_LINES))
     first = next((other + 1 for other in below if has_sign("compiled code", rows.texts[other])), 0)
-    stack = list(takewhile(lambda other: rows.texts[other].strip(), range(first, rank.stop) if first else ()))
+    stack = list(
+        takewhile(
+            lambda other: rows.texts[other].strip(),
+            range(first, min(rank.stop, first + MAX_MESSAGE_LINES)) if first else (),
+        )
+    )
     if not first:
         base = len(rows.lines[header]) - len(rows.texts[header])
         above = range(header - 1, max(rank.start, header - MAX_TRACEBACK_LINES) - 1, -1)

@@ -7,10 +7,12 @@ from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.raised import TracebackFrame
 
 _LAST: Final = r"[\\/][^\\/]*$"
-_PATH: Final = lazy_pattern(
-    r"""(?i:no such file|not found|exist).*['"](?P<path>(?P<home>/(?:home|Users|media|Volumes)/[^/'"\s]+"""
-    r"""|/(?:root|content|kaggle)\b|[A-Za-z]:[\\/](?:Users[\\/]{1,2}[^\\/'"]+)?|)[^'"\n]*[\w.-])['"]\)?$"""
+_PATH: Final = lazy_pattern(r"""(?i:no such file|not found|exist)[^'"\n]*['"](?P<path>[^'"\n]*[\w.-])['"]\)?$""")
+_HOME: Final = lazy_pattern(
+    r"/home/[^/]+|/Users/[^/]+|/Volumes/[^/]+|/(?:content|kaggle)(?=/)|[A-Za-z]:[\\/]+[Uu]sers[\\/]+[^\\/]+"
 )
+_OF_OTHERS: Final = lazy_pattern(r"/Users/|[A-Za-z]:[\\/]+[Uu]sers[\\/]")
+"""Homes that a Linux host does not have."""
 
 
 def parent_of(path: str) -> str:
@@ -26,7 +28,13 @@ def path_values(message: str, frame: TracebackFrame | None) -> dict[str, str]:
         return {}
     file = "" if frame is None or not frame.is_own else frame.file
     values = {"parent": parent_of(match["path"])}
-    is_absolute = file.startswith("/") or file[1:2] == ":"
-    if match["home"] and is_absolute and not file.startswith(match["home"]):
-        values |= {"foreign": match["home"], "here": re.sub(_LAST, "", file)}
+    home, own = _HOME.match(match["path"]), _HOME.match(file)
+    is_elsewhere = own is None and file.startswith("/") and _OF_OTHERS.match(match["path"]) is not None
+    if home is not None and (is_elsewhere or (own is not None and _folded(own[0]) != _folded(home[0]))):
+        values |= {"foreign": home[0], "here": parent_of(file)}
     return values
+
+
+def _folded(home: str) -> str:
+    """A home without what Windows writes in several ways."""
+    return re.sub(r"[\\\\/]+", "/", home).lower() if ":" in home else home
