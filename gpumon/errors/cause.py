@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Final, NamedTuple
@@ -90,7 +90,7 @@ def cause_of(reading: LogReading) -> Cause | None:
     confidence, reason = _confidence(root, failures, is_by_kind=is_by_kind)
     root = _with_own_frame(root, first, failures)
     identified = root.matches or tuple(_identified(root))
-    named = {**_of_place(root), **_batch(reading.batches)}
+    named = {**_of_place(root), **reading.batch_values}
     placed = (
         replace(match, is_cause=True, values={**named, **match.values}) for match in in_place(identified, reading)
     )
@@ -110,17 +110,10 @@ def _of_place(root: LogFailure) -> dict[str, str]:
         "raiser": "" if root.raised.raising is None else short_path(root.raised.raising.file),
         "installed": Code(package_of(root.raised.package)),
         "started": Code(root.raised.script),
+        "evaluates": root.raised.evaluates,
         "said": f": {said}" if "\n" in root.raised.message and has_sign("framed", root.raised.message) else "",
     }
     return {name: value for name, value in named.items() if value} | path_values(root.raised.first_words, frame)
-
-
-def _batch(sizes: Mapping[str, int]) -> dict[str, str]:
-    """The size of a batch, and half of it, if the program printed one, or one of them is that of a single step."""
-    names = [name for name in sizes if has_sign("batch of a step", name)] or list(sizes)
-    printed = {sizes[name] for name in names}
-    size = printed.pop() if len(printed) == 1 else 0
-    return {"printed_batch": str(size), "half_batch": str(size // 2)} if size else {}
 
 
 def _of_tests(failures: Sequence[LogFailure]) -> Sequence[LogFailure]:

@@ -16,7 +16,7 @@ from gpumon.errors.load import filled
 from gpumon.errors.programs import named_program
 
 _CASE: Final = ("signs", "program", "platform")
-_OF_LOG: Final = ("printed_batch", "half_batch", "parent", "foreign", "here", "started", "said")
+_OF_LOG: Final = ("printed_batch", "half_batch", "parent", "foreign", "here", "started", "evaluates", "said")
 INTERNAL: Final = ("at", "raising_line", "code_line", "operand", "raiser", "installed", *_OF_LOG)
 """Values that only conditions and slots of fixes use."""
 PLACES: Final = (*_CASE, "operands", *INTERNAL)

@@ -172,6 +172,14 @@ class LogReading:
     batches: dict[str, int] = field(default_factory=dict)
     processes: dict[tuple[str, str], set[str]] = field(default_factory=dict)
 
+    @property
+    def batch_values(self) -> dict[str, str]:
+        """The size of a batch and half of it, if the program printed only one, or only one of a single step."""
+        names = [name for name in self.batches if has_sign("batch of a step", name)] or list(self.batches)
+        printed = {self.batches[name] for name in names}
+        size = printed.pop() if len(printed) == 1 else 0
+        return {"printed_batch": str(size), "half_batch": str(size // 2)} if size else {}
+
 
 def merged(readings: Sequence[tuple[str, LogReading]]) -> LogReading:
     """The logs of the ranks of one run as one log: a rank is named by its lines, or else by the name of its file."""

@@ -82,8 +82,20 @@ FILES: Final = {path.stem: list(entry_texts(path.stem)) for path in entry_files(
 
 GIVEN: Final = frozenset(
     {"run", "pci", "memory", "one_tensor", "measured", "expandable", "may_leak", "raised_by", "processes"}
-    | {"printed_batch", "half_batch", "asked_bytes", "holder", "held_size", "raising_line", "parent", "foreign", "here"}
-    | {"impossible", "misplaced", "at", "code_line", "operands", "operand", "raiser", "installed", "said"}
+    | {"printed_batch", "half_batch", "evaluates", "asked_bytes", "holder", "held_size", "raising_line", "parent"}
+    | {
+        "foreign",
+        "here",
+        "impossible",
+        "misplaced",
+        "at",
+        "code_line",
+        "operands",
+        "operand",
+        "raiser",
+        "installed",
+        "said",
+    }
 )
 """Slots that have a value without a wording or a function that provides it; the last error of NCCL is below it."""
 

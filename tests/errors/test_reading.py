@@ -236,6 +236,15 @@ def test_ranks_are_compared() -> None:
     assert "rank 0 does not report ALLGATHER #4,182" in answer("".join(gathered) + ended).headline
 
 
+def test_the_place_is_the_line_that_was_compiled() -> None:
+    where = "\nfrom user code:\n   File '/home/user/net.py', line 5, in forward\n    return torch.cat([x, y])".replace(
+        "'", '"'
+    )
+    error = "torch._dynamo.exc.TorchRuntimeError: Failed running call_function <built-in method cat>:"
+    assert answer(traceback(error, code="net(x)") + where).place.startswith("user/net.py:5 in forward")
+    assert answer(traceback(error, code="net(x)")).place.endswith("net(x)")
+
+
 def test_the_first_thing_to_do_about_an_exception_without_an_entry() -> None:
     rows = Path(__file__).with_name("first_steps.txt").read_text().splitlines()
     for message, code, advice in (row.split(" || ") for row in rows if not row.startswith("#")):

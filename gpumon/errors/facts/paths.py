@@ -11,7 +11,7 @@ _PATH: Final = lazy_pattern(r"""(?i:no such file|not found|exist)[^'"\n]*['"](?P
 _HOME: Final = lazy_pattern(
     r"/home/[^/]+|/Users/[^/]+|/Volumes/[^/]+|/(?:content|kaggle)(?=/)|[A-Za-z]:[\\/]+[Uu]sers[\\/]+[^\\/]+"
 )
-_OF_OTHERS: Final = lazy_pattern(r"/Users/|[A-Za-z]:[\\/]+[Uu]sers[\\/]")
+_NOT_OF_LINUX: Final = lazy_pattern(r"/Users/|[A-Za-z]:[\\/]+[Uu]sers[\\/]")
 """Homes that a Linux host does not have."""
 
 
@@ -29,7 +29,7 @@ def path_values(message: str, frame: TracebackFrame | None) -> dict[str, str]:
     file = "" if frame is None or not frame.is_own else frame.file
     values = {"parent": parent_of(match["path"])}
     home, own = _HOME.match(match["path"]), _HOME.match(file)
-    is_elsewhere = own is None and file.startswith("/") and _OF_OTHERS.match(match["path"]) is not None
+    is_elsewhere = own is None and file.startswith("/") and _NOT_OF_LINUX.match(match["path"]) is not None
     if home is not None and (is_elsewhere or (own is not None and _folded(own[0]) != _folded(home[0]))):
         values |= {"foreign": home[0], "here": parent_of(file)}
     return values
@@ -37,4 +37,4 @@ def path_values(message: str, frame: TracebackFrame | None) -> dict[str, str]:
 
 def _folded(home: str) -> str:
     """A home without what Windows writes in several ways."""
-    return re.sub(r"[\\\\/]+", "/", home).lower() if ":" in home else home
+    return re.sub(r"[\\/]+", "/", home).lower() if ":" in home else home
