@@ -14,7 +14,7 @@ from gpumon.errors.facts.paths import parent_of, path_values
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.raised import NOT_RAISED, TracebackFrame
 from gpumon.errors.reading import LogFailure, Notice
-from gpumon.errors.signs import has_sign
+from gpumon.errors.signs import has_sign, is_reported_error
 
 _SENTENCE: Final = lazy_pattern(r"(?<=[.!?])\s+(?=[A-Z`'\"(])|\n+")
 _REST: Final = lazy_pattern(r"[\"'], ['\"]\w+['\"]: .*$")
@@ -25,6 +25,8 @@ _ROW: Final = lazy_pattern(
 )
 _VALUE: Final = lazy_pattern(r"\{(\w+)(!r)?\}")
 _MODULE: Final = lazy_pattern(r"(?:No module named|module) '?(?P<module>\w{1,100})")
+_OPENED: Final = lazy_pattern(r"['\"]([\w./~-]{1,200}\.[A-Za-z]\w{0,7})['\"]")
+_WORDS: Final = lazy_pattern(r"(?:\b[A-Za-z]?[a-z]+ ){2,7}[a-z]+\b")
 _COMMENT: Final = lazy_pattern(r"\s#\s.*$")
 _ATTRIBUTE: Final = lazy_pattern(r"has no attribute '(\w{1,100})'")
 _FAILED_TEST: Final = lazy_pattern(r"(?P<test>[^\s,]+\.py::[^\s,]+)(?: - (?P<reason>.+))?")
@@ -79,12 +81,19 @@ def _of_report(root: LogFailure, ignored: Sequence[Notice]) -> Advice:
         match = lazy_pattern(form).search(root.text)
         if match is not None and _has_all(advice, values := known | match.groupdict()):
             return _filled(advice, values)
-    raised = _with_class(root)
+    why = (
+        line.text for line in reversed(root.around) if line.number < root.line and has_sign("system reason", line.text)
+    )
+    raised = next(filter(None, (_with_class(replace(root, text=text)) for text in (root.text, *why))), None)
     if raised is not None:
         return _filled(*_row(raised)[:2])
+    said = _WORDS.search(root.text)
     first = next((notice for notice in ignored if notice.match is None and has_sign("error word", notice.title)), None)
     if first is not None:
         return Advice(f"Correct what line {first.line:,} reports, the first error: {first.title.strip()[:_MAX_QUOTE]}")
+    if said is not None and not (is_reported_error(root.text) or has_sign("installer", root.text)):
+        text = "Find the place in the program that ends it with this message, and the condition that it has there."
+        return Advice(text, f"grep -rn --include='*.py' {shlex.quote(said[0].strip())} .")
     return Advice(f"Read line {root.line:,} and the lines above it: the first one that reports an error is the cause.")
 
 
@@ -118,6 +127,8 @@ def _values(root: LogFailure) -> dict[str, str]:
     code = "" if frame is None else _COMMENT.sub("", frame.code)
     values = {"place": place, "code": code, "message": message, "package": raised.package}
     values["script"] = raised.script
+    opened = _OPENED.findall(code)
+    values["opened"] = opened[0] if len(opened) == 1 else ""
     values["operands"] = Code(", ".join(root.operands))
     raising = raised.raising or TracebackFrame("", 0, "", "", is_own=False)
     values["function"] = raising.function if raising.function.isidentifier() else ""

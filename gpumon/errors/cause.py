@@ -15,17 +15,13 @@ from gpumon.errors.facts.paths import path_values
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import ERRORS
 from gpumon.errors.match import Match
-from gpumon.errors.prefixes import ClockKind
 from gpumon.errors.programs import ONLY_ECHOES, program_of
 from gpumon.errors.raised import MAX_TEXT, MODEL_CODE, Link
 from gpumon.errors.rank import signs_of
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
-from gpumon.errors.relations import are_of_one_rank, follows, is_led_by, is_probe, says_more
+from gpumon.errors.relations import are_of_one_rank, follows, is_earlier, is_led_by, is_probe, says_more
 from gpumon.errors.signs import has_sign
 
-_DAY_SECONDS: Final = 24 * 3600.0
-_PERIOD_SECONDS: Final = {ClockKind.TIME_OF_DAY: _DAY_SECONDS, ClockKind.WITHOUT_YEAR: 366 * _DAY_SECONDS}
-"""The period after which a clock restarts: two errors may be on both sides of midnight or of a new year."""
 _OTHER_END: Final = frozenset({"EOFError", "BrokenPipeError", "ConnectionResetError"})
 """What libraries raise when the process at the other end of a connection is gone."""
 _TEARDOWN_SIGNALS: Final = frozenset({-15, 143, -2, 130, -1, 129})
@@ -79,7 +75,9 @@ def cause_of(reading: LogReading) -> Cause | None:
     if not failures:
         return None
     alone = _ranks_without_exception(failures)
-    graded = [(_LATE if _is_late(item, failures) else _grade(item, alone), item) for item in failures]
+    raised = {item.rank for item in failures if item.is_raised and not item.is_report}
+    is_silent = reading.first_failed_rank is not None and reading.first_failed_rank not in raised and None not in raised
+    graded = [(_LATE if _is_late(item, failures) else _grade(item, alone, is_silent), item) for item in failures]
     grade = min(grade for grade, _ in graded)
     candidates = [failure for own, failure in graded if own == grade]
     first = _first(candidates, reading.first_failed_rank)
@@ -180,7 +178,7 @@ def in_place(matches: Iterable[Match], reading: LogReading) -> list[Match]:
     failures = (*reading.open, *reading.lasting)
     alone = (match.error.program for failure in failures for match in failure.matches)  # what only one program raises
     program = next(filter(None, alone), "") or program_of(reading.programs)
-    is_alone = not reading.lasting and all(failure.is_echo for failure in reading.open)
+    is_alone = not reading.lasting and all(map(_only_tells, reading.open))
     others = {match.error.id: match.values for failure in failures for match in failure.matches}
     placed: list[Match] = []
     for match in matches:
@@ -195,6 +193,13 @@ def in_place(matches: Iterable[Match], reading: LogReading) -> list[Match]:
     return placed
 
 
+def _only_tells(failure: LogFailure) -> bool:
+    """Whether a failure follows from another one, or is the launcher's word for it."""
+    return (
+        failure.is_echo or failure.kind is FailureKind.LOGGED or (failure.ended is not None and failure.ended.code == 1)
+    )
+
+
 def _ranks_without_exception(failures: Sequence[LogFailure]) -> set[int]:
     """The ranks whose lines have no exception, in a log that has no traceback: a known error may have ended one."""
     if any(failure.raised.has_traceback for failure in failures):
@@ -203,8 +208,11 @@ def _ranks_without_exception(failures: Sequence[LogFailure]) -> set[int]:
     return {failure.rank for failure in failures if failure.rank is not None} - raised
 
 
-def _grade(failure: LogFailure, alone: set[int]) -> int:
-    """How much a failure can be a cause: 0 for what ends a process by itself, more for what only reports it."""
+def _grade(failure: LogFailure, alone: set[int], is_silent: bool) -> int:
+    """How much a failure can be a cause: 0 for what ends a process by itself, more for what only reports it.
+
+    Where the rank that failed first says nothing, the launcher's account of its exit is the cause.
+    """
     raised, ended = failure.raised, failure.ended
     if failure.is_raised:
         is_told = failure.is_report or (raised.frame is None and raised.class_name in _OTHER_END)
@@ -216,7 +224,8 @@ def _grade(failure: LogFailure, alone: set[int]) -> int:
     if ended is not None:
         if ended.is_reason and ended.code not in _TEARDOWN_SIGNALS:
             return 4 if ended.code == _ABORTED else 1  # a library that aborts says why
-        return 2 if ended.code in _CRASHES else 5
+        is_first = is_silent and ended.code not in _TEARDOWN_SIGNALS and "local_rank" in failure.text
+        return 2 if ended.code in _CRASHES or is_first else 5
     if failure.kind is FailureKind.KNOWN:
         is_after = failure.rank not in alone
         return _ECHO if failure.is_echo else is_after + signs.is_of_script(failure.text)
@@ -237,21 +246,9 @@ def _first(candidates: Sequence[LogFailure], failed_first: int | None) -> LogFai
     same = (item for item in ordered if has_sign("line ends", item.text) or _NAMED.sub("", item.text) == last)
     first = lasting[0] if lasting else next(same)
     for other in candidates:
-        if _is_earlier(other, first):
+        if is_earlier(other, first):
             first = other
     return first
-
-
-def _is_earlier(failure: LogFailure, other: LogFailure) -> bool:
-    """Whether the timestamps prove it."""
-    if failure.timestamp is None or other.timestamp is None or failure.timestamp.clock is not other.timestamp.clock:
-        return False
-    is_of_one_stream = failure.rank is None and failure.source == other.source
-    if (failure.ended is not None or is_of_one_stream) and not failure.timestamp.text:
-        return False  # the time of the line above it, of whatever program
-    seconds = other.timestamp.seconds - failure.timestamp.seconds
-    period = _PERIOD_SECONDS.get(failure.timestamp.clock)
-    return seconds > 0 if period is None else 0 < seconds % period < period / 2
 
 
 def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading) -> tuple[LogFailure, bool]:

@@ -6,10 +6,14 @@ from gpumon.errors.conditions import holds
 from gpumon.errors.entry import ContextState
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.match import Match
+from gpumon.errors.prefixes import ClockKind
 from gpumon.errors.rank import case_of
 from gpumon.errors.reading import LogFailure
 from gpumon.errors.signs import has_sign, is_of_script
 
+_DAY_SECONDS: Final = 24 * 3600.0
+_PERIOD_SECONDS: Final = {ClockKind.TIME_OF_DAY: _DAY_SECONDS, ClockKind.WITHOUT_YEAR: 366 * _DAY_SECONDS}
+"""The period after which a clock restarts: two errors may be on both sides of midnight or of a new year."""
 _PROBES: Final = frozenset(
     {"KeyError", "AttributeError", "IndexError", "StopIteration", "LookupError", "Empty", "ImportError", "NameError"}
     | {"ModuleNotFoundError", "HTTPError", "HTTPStatusError", "UnicodeDecodeError", "JSONDecodeError", "TypeError"}
@@ -29,6 +33,18 @@ _NOT_A_NUMBER: Final = lazy_pattern(r"(?i)\b(?:nan|inf|non-?finite)\b")
 def are_of_one_rank(one: LogFailure, other: LogFailure) -> bool:
     """Whether both may be of one rank."""
     return one.rank is None or other.rank is None or one.rank == other.rank
+
+
+def is_earlier(failure: LogFailure, other: LogFailure) -> bool:
+    """Whether the timestamps prove that one failure is earlier than another one."""
+    if failure.timestamp is None or other.timestamp is None or failure.timestamp.clock is not other.timestamp.clock:
+        return False
+    is_of_one_stream = failure.rank is None and failure.source == other.source
+    if (failure.ended is not None or is_of_one_stream) and not failure.timestamp.text:
+        return False  # the time of the line above it, of whatever program
+    seconds = other.timestamp.seconds - failure.timestamp.seconds
+    period = _PERIOD_SECONDS.get(failure.timestamp.clock)
+    return seconds > 0 if period is None else 0 < seconds % period < period / 2
 
 
 def is_led_by(root: LogFailure, lasting: LogFailure) -> bool:

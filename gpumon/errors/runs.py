@@ -95,8 +95,21 @@ class RunReader:
         if ended is not None and is_told and all(map(_tells_of_exception, reading.open)):
             reading.open.insert(0, ended)  # the other ranks went on, until the launcher ended them
             self._open.survived = [notice for notice in self._open.survived if notice.line != ended.line]
+        while any(item.is_report for item in reading.open) and self._is_of_other_rank(reading.open[0]):
+            self._start = reading.runs.pop().first_line
         reading.runs.append(Run(self._start, reading.lines, reading.open[-1] if reading.open else None))
         return self._open.survived
+
+    def _is_of_other_rank(self, failure: LogFailure) -> bool:
+        """Whether the run before is another rank of this one, which said the same: no launcher wrote between them."""
+        before = self._reading.runs[-1] if self._reading.runs else None
+        same = before.failure if before is not None else None
+        return (
+            before is not None
+            and same is not None
+            and same.text == failure.text
+            and before.last_line - same.line < _MIN_AGAIN
+        )
 
     def _split(self) -> None:
         """Makes a run of each script that ended with an exception: without ranks, one starts after another ended."""
@@ -220,8 +233,8 @@ class RunReader:
         for item in self._open.items:
             item.progress += item.concerns(rank)
             item.logged += item.concerns(rank) and signs.is_information(block.lines[position])
-        at_import = (item for item in self._open.items if item.failure.raised.is_of_import)
-        if not self._reading.ranks and any(item.progress >= _MIN_PROGRESS for item in at_import):
+        last = self._open.items[-1]
+        if not self._reading.ranks and last.failure.raised.is_of_import and last.progress >= _MIN_PROGRESS:
             self._restart(number)  # a script that could not import a module had done nothing yet
             return
         self._open.survive(lambda item: item.concerns(rank) and self._goes_on(item, step, block, position))

@@ -188,7 +188,7 @@ def says_why(line: str, message: str) -> bool:
     is_known = line.strip() in message or (said != "" and said in line)
     if is_known or line[:1].isspace() or not has_sign("why", without_prefix(line)):
         return False
-    return not (has_sign("warning", line) or has_information_level(line))
+    return has_sign("system reason", line) or not (has_sign("warning", line) or has_information_level(line))
 
 
 def starts(text: str) -> bool:

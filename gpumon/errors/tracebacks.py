@@ -175,7 +175,9 @@ def _goes_on(rows: RankLines, row: int, end: int, base: int) -> bool:
         if TRACEBACK in rest or rest.startswith(_CALL_STACK):
             return False
         is_indented = rest[:1].isspace()
-        if (is_indented and (is_warning or FRAME.search(rest))) or (is_warning and EXCEPTION.match(rest)):
+        if (is_indented and (is_warning or (", in " in rest and FRAME.search(rest)))) or (
+            is_warning and EXCEPTION.match(rest)
+        ):
             return True
     return False
 
