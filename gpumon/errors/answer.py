@@ -238,6 +238,8 @@ def _because(cause: Cause, reading: LogReading) -> str:
     parts = [f"wanted {bytes_text(message.asked)}"]
     if message.free is not None:
         parts.append(f"free {bytes_text(message.free)}" + (f" of {bytes_text(message.total)}" if message.total else ""))
+    if message.allowed is not None and match.memory_cause is MemoryCause.CAP:
+        parts.append(f"limit of this process {bytes_text(message.allowed)}")
     if message.own is not None or message.held:
         parts.append(f"this process holds {bytes_text(message.own or message.held)}")
     parts += _other_processes(message)

@@ -128,6 +128,8 @@ class Match:
             cause = MemoryCause.TOO_BIG  # a server has no training loop that could keep tensors
         is_one = cause is MemoryCause.TOO_BIG and not program.is_phase and is_one_tensor(self.memory)
         memory = {} if cause is None else {"memory": cause.value, **({"one_tensor": "yes"} if is_one else {})}
+        if self.memory is not None and self.memory.allowed is not None:
+            memory["allowed_size"] = bytes_text(self.memory.allowed)
         if self.memory is not None and self.memory.others:
             pid, held = max(self.memory.others, key=itemgetter(1))
             memory |= {"holder": str(pid), "held_size": bytes_text(held)}

@@ -185,7 +185,7 @@ def memory_cause(message: MemoryMessage, *, is_first_step: bool = False) -> Memo
     """Why the allocation failed; unknown if the message was cut off before its sizes, or if they match no cause."""
     total, free = message.total, message.free
     limit = min(_LIMITED_SHARE * (total or _NO_LIMIT), message.held + message.asked)
-    if message.allowed is not None and message.allowed < limit:
+    if message.allowed is not None and message.allowed < limit and message.asked <= (total or _NO_LIMIT):
         return MemoryCause.CAP
     if total is None or free is None or message.held > total:
         return MemoryCause.UNKNOWN if total is None or free is None else MemoryCause.TOO_BIG

@@ -127,6 +127,8 @@ class Raised(NamedTuple):
             head, is_build, _ = first.partition(": [")
             said = next(filter(is_reported_error, more), (more or [first])[0])
             return f"{head}: {said}" if is_build else said
+        if has_sign("quotes source", first) and more:
+            return f"{first} {more[-1].strip()}"
         announces = first.endswith((":", " found.")) or has_sign("validation", first)
         return " ".join([first, *map(str.strip, more[:1])]) if announces else first
 
