@@ -29,6 +29,7 @@ _VALUE: Final = lazy_pattern(
     rf"([A-Za-z_][\w.]*{_SUBSCRIPT}(?![\w.(\['\"]|\s*=(?!=))|[A-Za-z_][\w.]*{_SUBSCRIPT}(?=\.(?!backward\()[A-Za-z_]\w*\())"
 )
 _MAX_OPERANDS: Final = 4
+_NO_DIGITS: Final = str.maketrans("", "", "0123456789")
 _SCRIPT: Final = lazy_pattern(r"[\w.-]{1,60}\.py")
 
 
@@ -169,7 +170,7 @@ def message_at(rows: RankLines, row: int, start: int, first_row: int) -> tuple[s
         heads.clear()  # the lines below are the message, even if a supervisor printed it before
     is_framed = has_sign("framed", parts[0])
     stop = min(rank.stop, row + (MAX_TRACEBACK_LINES if is_framed else MAX_MESSAGE_LINES))
-    end, has_prefix = row + 1, _has_prefix(rows, row)
+    end, prefix = row + 1, _prefix(rows, row)
     for other in range(row + 1, stop):
         text = rows.texts[other].strip()
         inner = EXCEPTION.match(text)
@@ -186,15 +187,16 @@ def message_at(rows: RankLines, row: int, start: int, first_row: int) -> tuple[s
             break
         if text.partition(" ")[0] in heads or progress(text) or has_sign("warning", rows.lines[other]):
             break
-        if has_prefix is not _has_prefix(rows, other) or sign("not message").pattern.match(text) or starts(text):
+        if prefix != _prefix(rows, other) or sign("not message").pattern.match(text) or starts(text):
             break
         parts.append(text)
         end = other + 1
     return "\n".join(safe_text(part, MAX_TEXT * 8) for part in parts if part)[: MAX_TEXT * 8], end
 
 
-def _has_prefix(rows: RankLines, row: int) -> bool:
-    return bool(rows.lines[row][: len(rows.lines[row]) - len(rows.texts[row])].strip())
+def _prefix(rows: RankLines, row: int) -> str:
+    """What stands before a line, apart from the digits: lines of one message share it."""
+    return rows.lines[row][: len(rows.lines[row]) - len(rows.texts[row])].strip().translate(_NO_DIGITS)
 
 
 def frame_at(stripped: str, rows: RankLines, row: int, base: int) -> TracebackFrame | None:
