@@ -220,7 +220,9 @@ def _grade(failure: LogFailure, alone: set[int], is_silent: bool) -> int:
             return _ECHO
         is_end = raised.is_uncaught and raised.name != _PANIC
         is_survived = raised.is_caught or signs.is_of_script(failure.text)
-        return 0 if is_end or raised.link is Link.INNER or _is_fatal(failure) else 1 + is_survived
+        is_logged = raised.is_of_script and not raised.is_uncaught  # the script caught it, and goes on
+        is_end |= raised.link is Link.INNER or (_is_fatal(failure) and not is_logged)
+        return 0 if is_end else 1 + is_survived
     if ended is not None:
         if ended.is_reason and ended.code not in _TEARDOWN_SIGNALS:
             return 4 if ended.code == _ABORTED else 1  # a library that aborts says why

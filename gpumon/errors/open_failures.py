@@ -79,6 +79,11 @@ class OpenFailure:
         """Whether it is an exception that did not end its process, as far as its form shows."""
         return self.failure.is_raised and not self.is_uncaught
 
+    def is_repeated(self, rank: int | None, entries: AbstractSet[object]) -> bool:
+        """Whether the run survived an exception from the same place of the rank before."""
+        entry = self.failure.raised.entry
+        return entry is not None and entry in entries and self.failure.rank == rank
+
     def concerns(self, rank: int | None) -> bool:
         """Whether a line of a rank says something about it; lines without a rank may be of any."""
         return self.failure.rank is None or rank is None or self.failure.rank == rank

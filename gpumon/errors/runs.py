@@ -149,6 +149,8 @@ class RunReader:
             if is_late or any(signs.progress(line) is not None for line in before):  # it worked, and goes on
                 self._open.keep(failure)
                 return
+        if raised.is_uncaught and not failure.is_linked:
+            self._open.survive(lambda item: item.is_caught and item.is_repeated(failure.rank, self._open.entries))
         if self._is_of_next_run(failure):
             self._restart(failure.first_line)
         if not self._open.items and failure.kind not in {FailureKind.LOGGED, FailureKind.REPORTED}:
