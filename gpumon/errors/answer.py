@@ -226,15 +226,14 @@ def _because(cause: Cause, reading: LogReading) -> str:
         return _said_near(root, reading)
     message = match.memory
     if message is None:
-        if len(match.causes) == 1:
-            return match.causes[0]
         others = (item for item in cause.chain if item is not root and (item is not cause.end or item.is_linked))
         links = (item for item in others if item.first_text not in root.text)
         said = (
             NumberedLine(item.line, item.first_text) for item in links if has_sign("system reason", item.first_text)
         )
         reason = next(said, None) or _near(root, reading)
-        return f"{match.error.summary} {_says(reason) or _called(root)}".rstrip()
+        means = match.causes[0] if len(match.causes) == 1 else match.error.summary
+        return f"{means} {_says(reason) or _called(root)}".rstrip()
     parts = [f"wanted {bytes_text(message.asked)}"]
     if message.free is not None:
         parts.append(f"free {bytes_text(message.free)}" + (f" of {bytes_text(message.total)}" if message.total else ""))

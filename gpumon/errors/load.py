@@ -121,7 +121,7 @@ def parse(text: str, where: str, line: int = 1) -> KnownError:
         context=context,
         wordings=tuple(_wording(some) for some in fields if some.keyword in FLAGS),
         causes=tuple(text for condition, text in causes if not condition),
-        causes_when=tuple(pair for pair in causes if pair[0]),
+        causes_when=tuple((condition, _with_slots(text)) for condition, text in causes if condition),
         fixes=tuple(fix for some in fields if some.keyword in {"fix", "use"} for fix in _fixes(some)),
         empty_cache=texts["cache"] or shared_texts("cache").get(context.value, shared_texts("cache")["other"]),
         see_more=tuple(filter(None, (filled(fix, {}) for some in several["more"] for fix in _fixes(some)))),
@@ -172,11 +172,12 @@ def _with_slots(text: str) -> str:
 
 def filled(fix: Fix, values: Values) -> Fix | None:
     """A fix with the values of its slots; None if one is missing, or must not be in code."""
-    text, code = _filled(fix.text, values, is_code=False), _filled(fix.code, values, is_code=True)
+    text, code = filled_text(fix.text, values), filled_text(fix.code, values, is_code=True)
     return None if text is None or code is None else fix._replace(text=text, code=code)
 
 
-def _filled(text: str, values: Values, *, is_code: bool) -> str | None:
+def filled_text(text: str, values: Values, *, is_code: bool = False) -> str | None:
+    """A text with the values of its slots; None if one is missing, or must not be in code."""
     parts = text.split(_MARK)
     for index in range(1, len(parts), 2):
         name, colon, default = parts[index].partition(":")

@@ -12,7 +12,7 @@ from gpumon.errors.conditions import Case, condition, holds
 from gpumon.errors.entry import EXAMPLE_SCRIPT, Code, Fix, KnownError, Values
 from gpumon.errors.facts.messages import address
 from gpumon.errors.facts.platforms import NOTEBOOK, WINDOWS, for_notebook, for_windows, is_for_linux
-from gpumon.errors.load import filled
+from gpumon.errors.load import filled, filled_text
 from gpumon.errors.programs import named_program
 
 _CASE: Final = ("signs", "program", "platform")
@@ -78,7 +78,8 @@ def fixes_of(error: KnownError, case: Case) -> tuple[Fix, ...]:
 
 def causes_of(error: KnownError, case: Case) -> tuple[str, ...]:
     """The causes that a log permits, most frequent first."""
-    return tuple(cause for when, cause in error.causes_when if holds(when, case)) or error.causes
+    own = (filled_text(cause, case.values) for when, cause in error.causes_when if holds(when, case))
+    return tuple(filter(None, own)) or error.causes
 
 
 def _for_platform(fixes: Iterable[Fix], platform: str) -> list[Fix]:
