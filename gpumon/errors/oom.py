@@ -72,6 +72,7 @@ def _fixes(findings: OomFindings) -> tuple[Fix, ...]:
         "memory": (MemoryCause.TOO_BIG if is_in_graphs else findings.cause).value,
         "impossible": findings.sentence == "measured impossible",
         "misplaced": is_misplaced and ", ".join(place for place, size in places.items() if size),
+        "allowed_size": findings.message.allowed is not None and bytes_text(findings.message.allowed),
         "expandable": findings.file.is_expandable or False,
         "may_leak": not {"grows", "may leak"}.isdisjoint(findings.observations),
     }
