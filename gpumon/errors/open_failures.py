@@ -80,9 +80,9 @@ class OpenFailure:
         return self.failure.is_raised and not self.is_uncaught
 
     def is_repeated(self, rank: int | None, entries: AbstractSet[object]) -> bool:
-        """Whether the run survived an exception from the same place of the rank before."""
-        entry = self.failure.raised.entry
-        return entry is not None and entry in entries and self.failure.rank == rank
+        """Whether the run survived an exception from the same line of the script before."""
+        raised = self.failure.raised
+        return raised.is_of_script and raised.entry in entries and self.failure.rank == rank
 
     def concerns(self, rank: int | None) -> bool:
         """Whether a line of a rank says something about it; lines without a rank may be of any."""
