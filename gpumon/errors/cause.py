@@ -30,9 +30,9 @@ _CRASHES: Final = frozenset({-9, 137, -11, 139, -7, 135, -4, 132, -8})
 """How processes die by themselves or are killed, but not those that a launcher ends, or that end themselves."""
 _PANIC: Final = "panic"
 """How Go ends a program, such as the runner of Ollama: its library has printed why before."""
-_SEVERAL: Final = 2
 _NAMED: Final = lazy_pattern(r"\S*[/\\]\S*|'[^']*'|\d+")
-"""What differs in messages of a shell or a tool about the same, such as two scripts that are not found."""
+"""What differs in messages of a shell or a tool about the same."""
+_PORT: Final = lazy_pattern(r"(?:, |[Pp]ort ?= ?|:)([1-9]\d{3,4})\b")
 _SAYS_CAUSE: Final = frozenset({FailureKind.KNOWN, FailureKind.RAISED, FailureKind.REPORTED, FailureKind.LOGGED})
 
 _ECHO: Final = 3
@@ -76,7 +76,7 @@ def cause_of(reading: LogReading) -> Cause | None:
         return None
     alone = _ranks_without_exception(failures)
     raised = {item.rank for item in failures if item.is_raised and not item.is_report}
-    is_silent = reading.first_failed_rank is not None and reading.first_failed_rank not in raised and None not in raised
+    is_silent = reading.first_failed_rank is not None and raised.isdisjoint({None, reading.first_failed_rank})
     graded = [(_LATE if _is_late(item, failures) else _grade(item, alone, is_silent), item) for item in failures]
     grade = min(grade for grade, _ in graded)
     candidates = [failure for own, failure in graded if own == grade]
@@ -108,6 +108,7 @@ def _of_place(root: LogFailure) -> dict[str, str]:
         "raiser": "" if root.raised.raising is None else short_path(root.raised.raising.file),
         "installed": Code(package_of(root.raised.package)),
         "started": Code(root.raised.script),
+        "used_port": next(iter(_PORT.findall("" if frame is None else frame.code)), ""),
         "evaluates": root.raised.evaluates,
         "said": f": {said}" if "\n" in root.raised.message and has_sign("framed", root.raised.message) else "",
     }
@@ -116,7 +117,7 @@ def _of_place(root: LogFailure) -> dict[str, str]:
 
 def _of_tests(failures: Sequence[LogFailure]) -> Sequence[LogFailure]:
     """The failures; if the log ends with how many tests failed, those with the exception that most of them raised."""
-    if not failures or failures[-1].is_raised or signs.failed_tests(failures[-1].text) < _SEVERAL:
+    if not failures or failures[-1].is_raised or signs.failed_tests(failures[-1].text) <= 1:
         return failures
     tests = [item for item in failures if item.raised.is_of_test]
     counts = Counter(item.first_text for item in tests)
@@ -209,10 +210,7 @@ def _ranks_without_exception(failures: Sequence[LogFailure]) -> set[int]:
 
 
 def _grade(failure: LogFailure, alone: set[int], is_silent: bool) -> int:
-    """How much a failure can be a cause: 0 for what ends a process by itself, more for what only reports it.
-
-    Where the rank that failed first says nothing, the launcher's account of its exit is the cause.
-    """
+    """How much a failure can be a cause: 0 for what ends a process by itself, more for what only reports it."""
     raised, ended = failure.raised, failure.ended
     if failure.is_raised:
         is_told = failure.is_report or (raised.frame is None and raised.class_name in _OTHER_END)
@@ -221,11 +219,12 @@ def _grade(failure: LogFailure, alone: set[int], is_silent: bool) -> int:
         is_end = raised.is_uncaught and raised.name != _PANIC
         is_survived = raised.is_caught or signs.is_of_script(failure.text)
         is_logged = raised.is_of_script and not raised.is_uncaught  # the script caught it, and goes on
-        is_end |= raised.link is Link.INNER or (_is_fatal(failure) and not is_logged)
-        return 0 if is_end else 1 + is_survived
+        is_end |= raised.link is Link.INNER
+        return 0 if is_end or (_is_fatal(failure) and not is_logged) else 1 + is_survived
     if ended is not None:
         if ended.is_reason and ended.code not in _TEARDOWN_SIGNALS:
             return 4 if ended.code == _ABORTED else 1  # a library that aborts says why
+        # of a rank that failed first and is silent, the launcher's account is all there is
         is_first = is_silent and ended.code not in _TEARDOWN_SIGNALS and "local_rank" in failure.text
         return 2 if ended.code in _CRASHES or is_first else 5
     if failure.kind is FailureKind.KNOWN:
@@ -283,6 +282,7 @@ def _root_of_chain(failure: LogFailure, failures: Sequence[LogFailure]) -> LogFa
         is_same = root.match is not None and link.match is not None and link.match.error is root.match.error
         is_same = is_same and link.text != root.text
         is_direct |= is_same and has_sign("instruction", link.raised.message)
+        is_direct |= root.raised.class_name == "CancelledError"
         is_better = is_direct if kind is Link.DIRECT else kind is Link.DURING and says_more(link, root)
         root = link if is_better or kind is Link.INNER else root
     return root
@@ -317,7 +317,9 @@ def _explains(earlier: LogFailure, root: LogFailure) -> bool:
     if not are_of_one_rank(earlier, root):
         return False
     is_of_packages = has_sign("installer", earlier.text) or has_sign("environment", earlier.text)
-    if root.raised.class_name == "ModuleNotFoundError" and is_of_packages:
+    is_of_build = earlier.kind is FailureKind.REPORTED and has_sign("of a build", earlier.text)
+    is_module = root.raised.class_name == "ModuleNotFoundError"
+    if (is_of_packages and is_module) or (is_of_build and (is_module or has_sign("library file", root.text))):
         return True
     if earlier.is_raised:
         return earlier.raised.message[:120] == root.raised.message[:120] != ""

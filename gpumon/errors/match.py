@@ -40,6 +40,8 @@ _MAX_LINES_TO_REASON: Final = 4
 _MAX_LINES_NEAR: Final = 24
 """Lines around an error that show the operating system and the program."""
 _MAX_TRACEBACK_LINES: Final = 32
+_SMALL_SHARE: Final = 0.02
+"""A process that may only use this share of a GPU can hardly do anything on it."""
 
 
 class OomReport(NamedTuple):
@@ -130,6 +132,7 @@ class Match:
         memory = {} if cause is None else {"memory": cause.value, **({"one_tensor": "yes"} if is_one else {})}
         if self.memory is not None and self.memory.allowed is not None:
             memory["allowed_size"] = bytes_text(self.memory.allowed)
+            memory |= {"small_limit": "yes"} if self.memory.allowed < _SMALL_SHARE * (self.memory.total or 0) else {}
         if self.memory is not None and self.memory.others:
             pid, held = max(self.memory.others, key=itemgetter(1))
             memory |= {"holder": str(pid), "held_size": bytes_text(held)}

@@ -16,7 +16,17 @@ from gpumon.errors.load import filled, filled_text
 from gpumon.errors.programs import named_program
 
 _CASE: Final = ("signs", "program", "platform")
-_OF_LOG: Final = ("printed_batch", "half_batch", "parent", "foreign", "here", "started", "evaluates", "said")
+_OF_LOG: Final = (
+    "printed_batch",
+    "half_batch",
+    "parent",
+    "foreign",
+    "here",
+    "started",
+    "evaluates",
+    "said",
+    "used_port",
+)
 INTERNAL: Final = ("at", "raising_line", "code_line", "operand", "raiser", "installed", *_OF_LOG)
 """Values that only conditions and slots of fixes use."""
 PLACES: Final = (*_CASE, "operands", *INTERNAL)

@@ -53,6 +53,8 @@ def is_led_by(root: LogFailure, lasting: LogFailure) -> bool:
         return True
     is_near = -_MAX_LINES_BEHIND <= root.line - lasting.line <= _MAX_LINES_TO_REASON
     is_notice = lasting.match is not None and lasting.match.error.is_warning
+    if root.ended is not None and root.ended.code == 1 and root.match is None:
+        return 0 <= root.line - lasting.line <= _MAX_LINES_BEHIND  # the program said it, and ended itself
     return root.is_echo and not (lasting.is_echo or is_notice) and is_near
 
 

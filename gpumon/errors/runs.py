@@ -24,7 +24,7 @@ NO_DIGITS: Final = str.maketrans("", "", _DIGITS.decode())
 _MAX_RUNS: Final = 256
 _MAX_BEHIND_STOP: Final = 100
 """Lines behind an interruption from the keyboard from which on an exception is of another start."""
-_MAX_TO_NEXT_STEP: Final = 24
+_MAX_TO_NEXT_STEP: Final = 60
 """Lines between a step of a script that failed and the next one, which fails as it needs the result of that one."""
 _MAX_ECHOED: Final = 64
 """Times that the same error of the same rank is read while it is open; after that, it is only counted."""
@@ -41,6 +41,8 @@ _MIN_AGAIN: Final = 2
 _LINES_OF_START: Final = 4
 _MAX_PASTED_LINES: Final = 12
 _TWICE: Final = 2
+_MISSING: Final = frozenset({"FileNotFoundError", "KeyError", "IndexError", "EmptyDataError", "ModuleNotFoundError"})
+"""Exceptions of a step that lacks what an earlier one would have made."""
 _MAX_BETWEEN: Final = 4
 """Lines between a traceback and the same one, printed again, apart from its message."""
 _MAX_LINES_BEFORE: Final = 512
@@ -275,8 +277,10 @@ def _is_next_step(failure: LogFailure, earlier: LogFailure) -> bool:
     """Whether another script of the same job failed at once, because the result of the earlier one is missing."""
     one, other = failure.raised.entry, earlier.raised.entry
     is_near = failure.first_line - earlier.line <= _MAX_TO_NEXT_STEP
-    is_missing = failure.raised.class_name in {"FileNotFoundError", "KeyError", "IndexError", "EmptyDataError"}
-    return is_near and is_missing and one is not None and other is not None and one.file != other.file
+    is_missing = failure.raised.class_name in _MISSING
+    is_missing |= has_sign("nothing there", failure.raised.message)
+    is_other = one is not None and other is not None and one.file != other.file
+    return is_near and ((is_missing and is_other) or has_sign("no checkpoint", failure.raised.message))
 
 
 def _is_printed_again(failure: LogFailure, earlier: LogFailure) -> bool:
