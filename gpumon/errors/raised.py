@@ -29,7 +29,7 @@ _VALUE: Final = lazy_pattern(
     rf"([A-Za-z_][\w.]*{_SUBSCRIPT}(?![\w.(\['\"]|\s*=(?!=))|[A-Za-z_][\w.]*{_SUBSCRIPT}(?=\.(?!backward\()[A-Za-z_]\w*\())"
 )
 _MAX_OPERANDS: Final = 4
-_NO_DIGITS: Final = str.maketrans("", "", "0123456789")
+NO_DIGITS: Final = str.maketrans("", "", "0123456789")
 _SCRIPT: Final = lazy_pattern(r"[\w.-]{1,60}\.py")
 
 
@@ -196,7 +196,7 @@ def message_at(rows: RankLines, row: int, start: int, first_row: int) -> tuple[s
 
 def _prefix(rows: RankLines, row: int) -> str:
     """What stands before a line, apart from the digits: lines of one message share it."""
-    return rows.lines[row][: len(rows.lines[row]) - len(rows.texts[row])].strip().translate(_NO_DIGITS)
+    return rows.lines[row][: len(rows.lines[row]) - len(rows.texts[row])].strip().translate(NO_DIGITS)
 
 
 def frame_at(stripped: str, rows: RankLines, row: int, base: int) -> TracebackFrame | None:

@@ -17,9 +17,10 @@ from gpumon.errors.failures import BlockFailures, failures_in, numbered, positio
 from gpumon.errors.find import ErrorFinder
 from gpumon.errors.match import Match, lines_near
 from gpumon.errors.programs import programs_in
+from gpumon.errors.raised import NO_DIGITS
 from gpumon.errors.ranks import SIGNS, RankWork, with_line
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
-from gpumon.errors.runs import MAX_OPEN, NO_DIGITS, RunReader
+from gpumon.errors.runs import MAX_OPEN, RunReader
 from gpumon.errors.scan import LogBlock, blocks
 
 _MAX_PROCESSES: Final = 64

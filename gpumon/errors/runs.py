@@ -12,7 +12,7 @@ from gpumon.errors import signs
 from gpumon.errors.failures import FailureLines, with_surroundings, with_values
 from gpumon.errors.match import timestamp_at
 from gpumon.errors.open_failures import OpenFailure, OpenFailures, ends_process
-from gpumon.errors.raised import DIRECT
+from gpumon.errors.raised import DIRECT, NO_DIGITS
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, Run
 from gpumon.errors.scan import LogBlock
 from gpumon.errors.signs import has_sign
@@ -20,7 +20,6 @@ from gpumon.errors.signs import has_sign
 MAX_OPEN: Final = 4096
 """Open failures that are kept: those of thousands of ranks, each with its own."""
 _DIGITS: Final = b"0123456789"
-NO_DIGITS: Final = str.maketrans("", "", _DIGITS.decode())
 _MAX_RUNS: Final = 256
 _MAX_BEHIND_STOP: Final = 100
 """Lines behind an interruption from the keyboard from which on an exception is of another start."""
