@@ -58,20 +58,29 @@ def short_path(path: str) -> str:
     return "/".join(parts[-2:]) if len(parts) > 2 and not path.startswith("./") else path
 
 
-def steps_without_entry(root: LogFailure, ignored: Sequence[Notice], quoted: Sequence[Advice]) -> list[Advice]:
-    """What to do about an error that no entry has, best first, with what its message says to do."""
+def steps_without_entry(
+    root: LogFailure, ignored: Sequence[Notice], quoted: Sequence[Advice], printed: str
+) -> list[Advice]:
+    """What to do about an error that no entry has, best first, with what its message says to do.
+
+    Args:
+        root: The error.
+        ignored: The notices of the run.
+        quoted: What its message says to do.
+        printed: A line about the same that the program printed before; may be empty.
+    """
     if root.ended is not None:
         crashed = _COMMAND.search(root.text)
         if crashed is not None and _STARTS_PYTHON.search(crashed[1]) is None:
             return [*quoted, Advice(f"Run the command that crashed alone, with a debugger: {crashed[1][:_MAX_QUOTE]}")]
         return [*quoted, _filled(exit_meaning(root.ended.code)[1], {})]
     if not root.is_raised:
-        return [*quoted, _of_report(root, ignored)]
+        return [*quoted, _of_report(root, ignored, printed)]
     advice, values, is_exact = _row(root)
     return [_filled(advice, values), *quoted] if is_exact else [*quoted, _filled(advice, values)]
 
 
-def _of_report(root: LogFailure, ignored: Sequence[Notice]) -> Advice:
+def _of_report(root: LogFailure, ignored: Sequence[Notice], printed: str) -> Advice:
     """What to do about the error of a compiler, an installer, a scheduler, a test or a command line."""
     titles = (*(line.text for line in root.around), *(notice.title for notice in ignored))
     tests = (match.groupdict("") for text in titles if (match := _FAILED_TEST.search(text)) is not None)
@@ -91,6 +100,8 @@ def _of_report(root: LogFailure, ignored: Sequence[Notice]) -> Advice:
     first = next((notice for notice in ignored if notice.match is None and has_sign("error word", notice.title)), None)
     if first is not None:
         return Advice(f"Correct what line {first.line:,} reports, the first error: {first.title.strip()[:_MAX_QUOTE]}")
+    if printed:
+        return Advice(f"Begin with {printed[:_MAX_QUOTE]}")
     if said is not None and not (is_reported_error(root.text) or has_sign("installer", root.text)):
         text = "Find the place in the program that ends it with this message, and the condition that it has there."
         return Advice(text, f"grep -rn --include='*.py' {shlex.quote(said[0].strip())} .")
@@ -124,7 +135,7 @@ def _values(root: LogFailure) -> dict[str, str]:
     place = place if frame is None else f"{short_path(frame.file)}:{frame.line}"
     if frame is not None and not frame.is_own and frame.function.isidentifier():
         place = f"the call of {frame.function}"
-    code = "" if frame is None else _COMMENT.sub("", frame.code)
+    code = "" if frame is None else _COMMENT.sub("", frame.marked or frame.code)
     values = {"place": place, "code": code, "message": message, "package": raised.package}
     values["script"] = raised.script
     opened = _OPENED.findall(code)

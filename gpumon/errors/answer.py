@@ -10,21 +10,18 @@ from gpumon.errors import signs
 from gpumon.errors.advice import Advice, exit_meaning, own_words, short_path, steps_without_entry
 from gpumon.errors.cause import Cause, in_place
 from gpumon.errors.entry import Fix
+from gpumon.errors.evidence import evidence, printed_text, said_near
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory import MemoryCause, MemoryMessage
-from gpumon.errors.raised import DIRECT, DURING, EXCEPTION
 from gpumon.errors.ranks import comparison
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, NumberedLine
-from gpumon.errors.relations import is_about, may_lead_to, shares_name
+from gpumon.errors.relations import may_lead_to, shares_name
 from gpumon.errors.renamed import renamed
 from gpumon.errors.signs import has_sign
 
 _MAX_NOTICES: Final = 4
 _MAX_NAME: Final = 24
-_MAX_SAID: Final = 200
-_LINES_OF_VALUE: Final = 3
-_WORDS_OF_VALUE: Final = 2
 _MAX_START_LINES: Final = 20
 """Lines of a run that only started, so that how the one before ended is said too."""
 _MAX_PASTED_LINES: Final = 12
@@ -38,16 +35,18 @@ class LogAnswer(NotebookTable):
     Attributes:
         place: The last line of the user's own code.
         otherwise: What else helps.
+        printed: What the program printed before about the same sizes or settings, a line each.
         cache: What ``empty_cache()`` would do; only for errors of memory.
     """
 
-    shown = ("place", "advice", "because")
+    shown = ("place", "advice", "because", "printed")
 
     headline: str
     place: str = ""
     do: Advice | None = None
     otherwise: Advice | None = None
     because: str = ""
+    printed: str = ""
     cache: str = ""
     ignored: str = ""
     confidence: str = ""
@@ -70,7 +69,8 @@ def answer_of(reading: LogReading, cause: Cause | None, name: str) -> LogAnswer:
     root = cause.root
     name = short_path(root.source) if root.source else name
     name = name if len(name) <= _MAX_NAME else f"…{name[1 - _MAX_NAME :]}"
-    steps = _steps(root, [notice for notice in cause.ignored if notice.line >= reading.runs[-1].first_line])
+    printed = printed_text(root, reading)
+    steps = _steps(root, printed, [notice for notice in cause.ignored if notice.line >= reading.runs[-1].first_line])
     steps[:0] = renamed(root) or _quoted(_said_by_links(cause))
     compared = comparison(reading.works, reading.ranks) if cause.is_echo else None
     if compared is not None:
@@ -81,6 +81,7 @@ def answer_of(reading: LogReading, cause: Cause | None, name: str) -> LogAnswer:
         _place(root),
         *_two(steps),
         _because(cause, reading),
+        printed,
         _cache(root),
         _ignored_text(cause.ignored),
         f"{cause.confidence.value}, {cause.reason}.",
@@ -179,11 +180,14 @@ def _place(failure: LogFailure) -> str:
     return f"{short_path(frame.file)}:{frame.line}{function}" + (f"     {frame.code}" if frame.code else "")
 
 
-def _steps(root: LogFailure, ignored: Sequence[Notice]) -> list[Advice]:
+def _steps(root: LogFailure, printed: str, ignored: Sequence[Notice]) -> list[Advice]:
     """What to do, best first; the notices are those of the last run."""
     match, quoted = root.match, _quoted(own_words(root.raised.message if root.is_raised else root.text))
     if match is None:
-        steps, hints = steps_without_entry(root, ignored, quoted), _hints(root, ignored)
+        steps, hints = (
+            steps_without_entry(root, ignored, quoted, printed.split("\n", maxsplit=1)[0]),
+            _hints(root, ignored),
+        )
         named = [hint for is_named, hint in hints if is_named]
         return [*named, *steps, *(hint for is_named, hint in hints if not is_named)]
     fixes = _advice(match.fixes)
@@ -223,7 +227,7 @@ def _hints(root: LogFailure, ignored: Sequence[Notice]) -> Sequence[tuple[bool, 
 def _because(cause: Cause, reading: LogReading) -> str:
     root, match = cause.root, cause.root.match
     if match is None:
-        return _said_near(root, reading)
+        return said_near(root, reading)
     message = match.memory
     if message is None:
         others = (item for item in cause.chain if item is not root and (item is not cause.end or item.is_linked))
@@ -231,9 +235,8 @@ def _because(cause: Cause, reading: LogReading) -> str:
         said = (
             NumberedLine(item.line, item.first_text) for item in links if has_sign("system reason", item.first_text)
         )
-        reason = next(said, None) or _near(root, reading)
         means = match.causes[0] if len(match.causes) == 1 else match.error.summary
-        return f"{means} {_says(reason) or _called(root)}".rstrip()
+        return f"{means} {evidence(root, reading, next(said, None))}".rstrip()
     parts = [f"wanted {bytes_text(message.asked)}"]
     if message.free is not None:
         parts.append(f"free {bytes_text(message.free)}" + (f" of {bytes_text(message.total)}" if message.total else ""))
@@ -243,53 +246,6 @@ def _because(cause: Cause, reading: LogReading) -> str:
         parts.append(f"this process holds {bytes_text(message.own or message.held)}")
     parts += _other_processes(message)
     return ", ".join((*parts, f"in {root.raised.evaluates}()") if root.raised.evaluates else parts)
-
-
-def _said_near(root: LogFailure, reading: LogReading) -> str:
-    """What stands above an error that no entry has and may be its reason, or what a test that failed had caught."""
-    if root.is_of_tests:
-        raised = (item for item in reading.open if item.is_raised and not item.is_of_tests)
-        return _says(next((NumberedLine(item.line, item.text) for item in raised if item.line > root.line), None))
-    return _says(_near(root, reading) or _value_near(root)) or _called(root)
-
-
-def _says(line: NumberedLine | None) -> str:
-    return "" if line is None else f"line {line.number:,} says: {line.text.strip()[:_MAX_SAID]}"
-
-
-def _called(root: LogFailure) -> str:
-    """Where the user's own code calls the function that failed, with which values."""
-    caller = root.raised.caller
-    if caller is None or root.name == "KeyboardInterrupt":
-        return ""
-    return f"from {short_path(caller.file)}:{caller.line}: {caller.code[:_MAX_SAID]}"
-
-
-def _above(root: LogFailure) -> list[NumberedLine]:
-    first = root.first_line or root.line
-    above = (line for line in root.around if line.number < first and line.text.strip())
-    return [line for line in above if not line.text.startswith((DIRECT, DURING))]
-
-
-def _near(root: LogFailure, reading: LogReading) -> NumberedLine | None:
-    """The last line above a failure that says what went wrong: directly above it, or about the same."""
-    if root.name == "KeyboardInterrupt":
-        return None
-    echoes, above = {item.line for item in reading.open if item.is_echo}, _above(root)
-    why = (line for line in above if line.number not in echoes and signs.says_why(line.text, root.text))
-    said = [line for line in why if line in above[-_LINES_OF_VALUE:] or is_about(root, line.text)][-1:]
-    other = EXCEPTION.match(said[0].text) if said and not root.is_linked else None
-    is_other = other is not None and other[1] != "Error"  # an exception to which this one is not linked
-    return said[0] if said and not is_other else None
-
-
-def _value_near(root: LogFailure) -> NumberedLine | None:
-    """What the program printed just above an exception that no entry has, with a value of the line that failed."""
-    above = _above(root)[-_LINES_OF_VALUE:] if root.raised.has_traceback else []
-    printed = (line for line in reversed(above) if has_sign("printed value", line.text))
-    said = (line for line in printed if not (signs.progress(line.text) or has_sign("exception", line.text.lower())))
-    new = (line for line in said if root.raised.first_words not in line.text)
-    return next((line for line in new if is_about(root, line.text, _WORDS_OF_VALUE)), None)
 
 
 def _other_processes(message: MemoryMessage) -> list[str]:

@@ -8,15 +8,12 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from gpumon.errors import signs
-from gpumon.errors.advice import short_path
-from gpumon.errors.entry import Code
-from gpumon.errors.facts.packages import package_of
-from gpumon.errors.facts.paths import path_values
+from gpumon.errors.evidence import printed_values, values_of_place
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import ERRORS
 from gpumon.errors.match import Match
 from gpumon.errors.programs import ONLY_ECHOES, program_of
-from gpumon.errors.raised import MAX_TEXT, MODEL_CODE, Link
+from gpumon.errors.raised import MODEL_CODE, Link
 from gpumon.errors.rank import signs_of
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
 from gpumon.errors.relations import are_of_one_rank, follows, is_earlier, is_led_by, is_probe, says_more
@@ -32,7 +29,6 @@ _PANIC: Final = "panic"
 """How Go ends a program, such as the runner of Ollama: its library has printed why before."""
 _NAMED: Final = lazy_pattern(r"\S*[/\\]\S*|'[^']*'|\d+")
 """What differs in messages of a shell or a tool about the same."""
-_PORT: Final = lazy_pattern(r"(?:, |[Pp]ort ?= ?|:)([1-9]\d{3,4})\b")
 _SAYS_CAUSE: Final = frozenset({FailureKind.KNOWN, FailureKind.RAISED, FailureKind.REPORTED, FailureKind.LOGGED})
 
 _ECHO: Final = 3
@@ -88,31 +84,12 @@ def cause_of(reading: LogReading) -> Cause | None:
     confidence, reason = _confidence(root, failures, is_by_kind=is_by_kind)
     root = _with_own_frame(root, first, failures)
     identified = root.matches or tuple(_identified(root))
-    named = {**_of_place(root), **reading.batch_values}
+    named = {**values_of_place(root), **reading.batch_values, **printed_values(root, reading)}
     placed = (
         replace(match, is_cause=True, values={**named, **match.values}) for match in in_place(identified, reading)
     )
     root = replace(root, matches=tuple(placed))
     return Cause(root, failures[-1], (*end, *links, root), confidence, reason, ignored, grade >= _ECHO)
-
-
-def _of_place(root: LogFailure) -> dict[str, str]:
-    """What fixes may name beyond the message: the user's line, the values in it, and the package that raised it."""
-    frame, operands, said = root.frame, root.operands, root.raised.first_words[:MAX_TEXT].rstrip(".")
-    named = {
-        "at": f" at {short_path(frame.file)}:{frame.line}" if frame is not None and frame.is_own else "",
-        "raising_line": "" if root.raised.raising is None else root.raised.raising.code,
-        "code_line": "" if frame is None else frame.code,
-        "operands": Code(f"[{', '.join(operands)}]") if operands else "",
-        "operand": Code(operands[0]) if len(operands) == 1 else "",
-        "raiser": "" if root.raised.raising is None else short_path(root.raised.raising.file),
-        "installed": Code(package_of(root.raised.package)),
-        "started": Code(root.raised.script),
-        "used_port": next(iter(_PORT.findall("" if frame is None else frame.code)), ""),
-        "evaluates": root.raised.evaluates,
-        "said": f": {said}" if "\n" in root.raised.message and has_sign("framed", root.raised.message) else "",
-    }
-    return {name: value for name, value in named.items() if value} | path_values(root.raised.first_words, frame)
 
 
 def _of_tests(failures: Sequence[LogFailure]) -> Sequence[LogFailure]:
@@ -347,4 +324,9 @@ def _confidence(root: LogFailure, failures: Sequence[LogFailure], *, is_by_kind:
         return Confidence.HIGH, f"line {root.line:,} is the first error{of_ranks}{rest}"
     if len(failures) == 1:
         return Confidence.HIGH, f"line {root.line:,} is the only error"
-    return Confidence.MEDIUM, f"line {root.line:,} is the first error after the last progress"
+    when = (
+        "last exception before the exit"
+        if root.raised.frame and failures[-1].ended
+        else "first error after the last progress"
+    )
+    return Confidence.MEDIUM, f"line {root.line:,} is the {when}"

@@ -114,6 +114,8 @@ class OpenFailures:
         self.survived: list[Notice] = []
         self.last_uncaught: LogFailure | None = None
         """The last exception of this run that looked like the end of a process, but that others survived."""
+        self.last_caught: LogFailure | None = None
+        """The last other exception in the user's own code that this run survived, such as one of a server."""
         self.entries: set[object] = set()
         """The outermost lines of the exceptions that any run survived."""
         self.counts: Counter[tuple[object, ...]] = Counter()
@@ -206,6 +208,8 @@ class OpenFailures:
         """Keeps a failure that was survived as a notice."""
         if failure.raised.is_uncaught and failure.raised.is_of_script and not failure.is_report:
             self.last_uncaught = failure
+        elif failure.raised.frame is not None and failure.raised.has_traceback and not failure.is_of_tests:
+            self.last_caught = failure
         if len(self.survived) < _MAX_SURVIVED:
             self.entries.add(failure.raised.entry)
             title = failure.match.error.title if failure.match else failure.first_text
@@ -215,4 +219,4 @@ class OpenFailures:
         """Closes all of them, because another run starts, whose environment is that of the script above."""
         self.survive(lambda item: not has_sign("environment", item.failure.text))
         self.counts.clear()
-        self.last_uncaught = None
+        self.last_uncaught = self.last_caught = None

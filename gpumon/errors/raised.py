@@ -29,6 +29,7 @@ _VALUE: Final = lazy_pattern(
     rf"([A-Za-z_][\w.]*{_SUBSCRIPT}(?![\w.(\['\"]|\s*=(?!=))|[A-Za-z_][\w.]*{_SUBSCRIPT}(?=\.(?!backward\()[A-Za-z_]\w*\())"
 )
 _MAX_OPERANDS: Final = 4
+_MARK: Final = lazy_pattern(r"\s*([~^]+)\s*")
 NO_DIGITS: Final = str.maketrans("", "", "0123456789")
 _SCRIPT: Final = lazy_pattern(r"[\w.-]{1,60}\.py")
 
@@ -50,6 +51,7 @@ class TracebackFrame(NamedTuple):
 
     Attributes:
         is_own: Whether the file is outside Python and the installed packages.
+        marked: The part of the code that Python has underlined, or else all of it.
     """
 
     file: str
@@ -57,11 +59,12 @@ class TracebackFrame(NamedTuple):
     function: str
     code: str
     is_own: bool
+    marked: str = ""
 
     @property
     def operands(self) -> list[str]:
         """The first names of values in its line of code, without those of functions, modules and parameters."""
-        names = (match[2] for match in _VALUE.finditer(_TARGET.sub("", self.code)) if match[2])
+        names = (match[2] for match in _VALUE.finditer(_TARGET.sub("", self.marked)) if match[2])
         values = (name for name in names if not iskeyword(name) and not has_sign("no value", name))
         return list(dict.fromkeys(values))[:_MAX_OPERANDS]
 
@@ -78,7 +81,7 @@ class Raised(NamedTuple):
         entry: The outermost frame.
         caller: The frame in the user's own code that passes values to that one, whose values may be wrong.
         evaluates: The function in which the program evaluates, rather than trains; empty if unknown.
-        package: The installed package whose code raised it, on its own or through PyTorch; empty if none did.
+        asking: The innermost frame outside PyTorch and Python, if that asks by itself for what failed.
         is_uncaught: Whether it ended its thread or process, as far as its form shows.
         is_of_script: Whether the outermost frame is the script that was started, in the user's own code.
         is_caught: Whether a server, a thread or Python itself says that it caught the exception and goes on.
@@ -92,7 +95,7 @@ class Raised(NamedTuple):
     end_row: int
     frame: TracebackFrame | None = None
     raising: TracebackFrame | None = None
-    package: str = ""
+    asking: TracebackFrame | None = None
     entry: TracebackFrame | None = None
     link: Link = Link.NONE
     is_uncaught: bool = False
@@ -102,6 +105,12 @@ class Raised(NamedTuple):
     is_of_test: bool = False
     caller: TracebackFrame | None = None
     evaluates: str = ""
+
+    @property
+    def package(self) -> str:
+        """The installed package whose code raised it, on its own or through PyTorch; empty if none did."""
+        match = None if self.asking is None else _PACKAGE.search(self.asking.file)
+        return "" if match is None else match[1]
 
     @property
     def class_name(self) -> str:
@@ -221,12 +230,15 @@ def frame_at(stripped: str, rows: RankLines, row: int, base: int) -> TracebackFr
         and code[0] not in "^~│╭╰"
         and not code.startswith("_ _")
     )
+    under = rows.lines[row + 1 : min(row + 3, rows.of_rank(row).stop)]
+    mark = _MARK.fullmatch(under[1][base:]) if is_code and len(under) > 1 else None
     return TracebackFrame(
         safe_text(file, MAX_TEXT),
         line,
         safe_text("".join(functions).rstrip(","), MAX_TEXT),
         safe_text(code, MAX_TEXT) if is_code else "",
         not has_sign("library", file),
+        safe_text(under[0][base:][slice(*mark.span(1))].strip() if mark else code, MAX_TEXT) if is_code else "",
     )
 
 
@@ -245,12 +257,12 @@ def calling_frame(frames: Sequence[TracebackFrame], frame: TracebackFrame | None
     return outer[-1] if outer and has_sign("passes values", outer[-1].code) else None
 
 
-def raising_package(frames: Sequence[TracebackFrame]) -> str:
-    """The package of the innermost frame outside PyTorch and Python, whose name is empty, that asks by itself."""
+def asking_frame(frames: Sequence[TracebackFrame]) -> TracebackFrame | None:
+    """The innermost frame outside PyTorch and Python that asks by itself for what failed."""
     for frame in reversed(frames):
         match = _PACKAGE.search(frame.file)
         package = "" if match is None else match[1]
         is_passed_on = package in {"", "torch", "tqdm"} or "__getattr" in frame.function or _FORWARDS.search(frame.code)
         if frame.is_own or not is_passed_on:
-            return package
-    return ""
+            return frame
+    return None

@@ -27,7 +27,18 @@ _OF_LOG: Final = (
     "said",
     "used_port",
 )
-INTERNAL: Final = ("at", "raising_line", "code_line", "operand", "raiser", "installed", *_OF_LOG)
+INTERNAL: Final = (
+    "at",
+    "raising_line",
+    "code_line",
+    "marked",
+    "printed",
+    "grown",
+    "operand",
+    "raiser",
+    "installed",
+    *_OF_LOG,
+)
 """Values that only conditions and slots of fixes use."""
 PLACES: Final = (*_CASE, "operands", *INTERNAL)
 """Values that say where the error stands, and are no part of its message."""

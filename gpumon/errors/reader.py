@@ -31,8 +31,6 @@ _MIN_LONGER: Final = 2
 _LAST_WORDS: Final = 2
 """Lines at the end of a log that may say why the program gave up."""
 _RANK_SIGNS: Final = with_letters(SIGNS)
-_BATCH: Final = signs.sign("batch size")
-_BATCH_SIGNS: Final = with_letters(_BATCH.texts)
 
 
 class LogReader:
@@ -82,9 +80,6 @@ class LogReader:
             rank = block.ranks[position]
             if rank is not None and rank in reading.ranks:
                 reading.works[rank] = with_line(reading.works.get(rank, RankWork()), block.lines[position])
-        for position in positions_with(block, _BATCH_SIGNS):
-            sizes = _BATCH.pattern.finditer(block.lines[position])
-            reading.batches.update((match["name"].lower(), int(match["size"])) for match in sizes)
         hits = self._finder.hits(block)
         if hits:
             near = lines_near(block, hits[0])

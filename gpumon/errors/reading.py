@@ -151,7 +151,8 @@ class LogReading:
         first_failed_rank: The rank that the launcher calls the first one that failed.
         works: What NCCL's watchdog says about the collectives of ranks.
         hang: A known error whose message ends the log: the program waits there.
-        batches: The sizes of batches that the program printed, by the names of the settings.
+        start: The lines with which the last run began.
+        before: The lines before the first failure that is open.
         processes: The processes for which a GPU has an error, by the error and the bus.
     """
 
@@ -169,14 +170,17 @@ class LogReading:
     is_cut: bool = False
     hang: Match | None = None
     counts: Counter[str] = field(default_factory=Counter)
-    batches: dict[str, int] = field(default_factory=dict)
+    start: list[NumberedLine] = field(default_factory=list)
+    before: Sequence[NumberedLine] = ()
     processes: dict[tuple[str, str], set[str]] = field(default_factory=dict)
 
     @property
     def batch_values(self) -> dict[str, str]:
         """The size of a batch and half of it, if the program printed only one, or only one of a single step."""
-        names = [name for name in self.batches if has_sign("batch of a step", name)] or list(self.batches)
-        printed = {self.batches[name] for name in names}
+        lines = (signs.sign("batch size").pattern.finditer(line.text) for line in self.start)
+        batches = {match["name"].lower(): int(match["size"]) for match in chain.from_iterable(lines)}
+        names = [name for name in batches if has_sign("batch of a step", name)] or list(batches)
+        printed = {batches[name] for name in names}
         size = printed.pop() if len(printed) == 1 else 0
         return {"printed_batch": str(size), "half_batch": str(size // 2)} if size else {}
 
@@ -200,7 +204,7 @@ def merged(readings: Sequence[tuple[str, LogReading]]) -> LogReading:
         notices=list(chain.from_iterable(reading.notices for reading in logs)),
         ranks=set(chain.from_iterable(reading.ranks for reading in logs)),
         programs=frozenset(chain.from_iterable(reading.programs for reading in logs)),
-        batches=dict(chain.from_iterable(reading.batches.items() for reading in logs)),
+        before=(),
         works=dict(chain.from_iterable(reading.works.items() for reading in logs)),
         first_failed_rank=next((item.first_failed_rank for item in logs if item.first_failed_rank is not None), None),
     )

@@ -3,9 +3,10 @@
 Progress, information of loggers and other lines behind a failure show whether its process went on.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
 from gpumon.errors import signs
@@ -13,7 +14,7 @@ from gpumon.errors.failures import FailureLines, with_surroundings, with_values
 from gpumon.errors.match import timestamp_at
 from gpumon.errors.open_failures import OpenFailure, OpenFailures, ends_process
 from gpumon.errors.raised import DIRECT, NO_DIGITS
-from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, Run
+from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, NumberedLine, Run
 from gpumon.errors.scan import LogBlock
 from gpumon.errors.signs import has_sign
 
@@ -32,6 +33,8 @@ _MIN_PROGRESS_OF_OTHERS: Final = 20
 _LATER_SECONDS: Final = 60.0
 _MAX_MESSAGE_LINES: Final = 16
 _LINES_BACK: Final = 40
+_LINES_OF_RUN: Final = 300
+"""Lines with which a run begins, where programs print their settings, that are kept."""
 _FIRST_LINES: Final = 20
 """Lines with which a log begins; a program that is started again prints them again."""
 _MIN_LETTERS: Final = 8
@@ -75,6 +78,12 @@ class RunReader:
                 self._fail(failure, block, start, place)
             position = max(position, stop)
         self._characters = self._offset(block, block.end)
+        kept = self._reading.start
+        if kept and kept[0].number < self._start:
+            kept.clear()
+        new = range(max(block.first, bisect_left(block.numbers, self._start)), block.end)
+        shown = (at for at in new if block.texts[at].strip())
+        kept += (_printed(block, at) for at in islice(shown, _LINES_OF_RUN - len(kept)))
 
     def _offset(self, block: LogBlock, position: int) -> int:
         """The characters of the log before a line."""
@@ -91,9 +100,11 @@ class RunReader:
             self._open.survive(bool)
         self._split()
         reading.open = [item.failure for item in self._open.items] or last_words()
-        ended = self._open.last_uncaught
+        is_said = not self._open.items and bool(reading.open)
+        is_plain = is_said or all(item.kind is FailureKind.ENDED for item in reading.open)
+        ended = self._open.last_uncaught or (self._open.last_caught if is_plain else None)
         is_told = any(item.is_report or item.ended is not None for item in reading.open)
-        if ended is not None and is_told and all(map(_tells_of_exception, reading.open)):
+        if ended is not None and (is_said or (is_told and all(map(_tells_of_exception, reading.open)))):
             reading.open.insert(0, ended)  # the other ranks went on, until the launcher ended them
             self._open.survived = [notice for notice in self._open.survived if notice.line != ended.line]
         while any(item.is_report for item in reading.open) and self._is_of_other_rank(reading.open[0]):
@@ -158,6 +169,7 @@ class RunReader:
             self._reached.clear()
             near = slice(max(0, position - _LINES_BACK), position + 1)
             self._before = list(zip(block.ranks[near], block.lines[near], strict=True))[::-1]
+            self._reading.before = [_printed(block, at) for at in range(near.start, position)]
         self._open.add(with_surroundings(failure, block, place), key, self._offset(block, position))
 
     def _is_of_next_run(self, failure: LogFailure) -> bool:
@@ -270,6 +282,13 @@ class RunReader:
         self._start = number
         self._reading.first_failed_rank = None
         self._reading.works.clear()
+
+
+def _printed(block: LogBlock, position: int) -> NumberedLine:
+    """A line without its timestamp and its level, but with its rank."""
+    rank = block.ranks[position]
+    text = block.texts[position].rstrip()
+    return NumberedLine(block.numbers[position], text if rank is None else f"rank {rank}: {text}")
 
 
 def _is_next_step(failure: LogFailure, earlier: LogFailure) -> bool:

@@ -106,7 +106,9 @@ def ended(line: str, text: str) -> Ended | None:
     match = sign("exit").search(line) or sign("exit").search(line[_MAX_LINE:][-_MAX_LINE:])  # behind a long command
     if match is None:
         return None
-    if match["name"]:
+    if match["timeout"]:
+        code = 124
+    elif match["name"]:
         code = -int(getattr(signal, f"SIG{match['name']}", 0))
     else:
         by_signal = match["died"] or match["signal"] or match["by"] or match["caught"]
@@ -163,6 +165,8 @@ def is_success(line: str) -> bool:
     lower = line[:_MAX_LINE].lower()
     if has_sign("passed tests", lower):
         return "fail" not in lower and "error" not in lower
+    head = re.split("[:;(]", lower, maxsplit=1)[0]  # counts may follow, such as of trials that failed
+    lower = head if has_sign("success", head) else lower
     return has_sign("success", lower) and not has_sign("negation", lower)
 
 

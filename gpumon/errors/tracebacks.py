@@ -28,11 +28,11 @@ from gpumon.errors.raised import (
     Link,
     Raised,
     TracebackFrame,
+    asking_frame,
     calling_frame,
     frame_at,
     message_at,
     own_frame,
-    raising_package,
 )
 from gpumon.errors.scan import LogBlock, RankLines
 from gpumon.errors.signs import has_sign, sign
@@ -158,7 +158,7 @@ def _cut(
     said = EXCEPTION.match(above) if previous is None or previous.end_row < header else None
     name = "KeyboardInterrupt" if is_stopped else said[1] if said else "Traceback without its last line"
     message = above[said.end() :].strip() if said else ""
-    where = own_frame(frames), frames[-1] if frames else None, raising_package(frames)
+    where = own_frame(frames), frames[-1] if frames else None, asking_frame(frames)
     return Raised(name, message, end - 1, header, end, *where, has_traceback=True) if frames or is_stopped else None
 
 
@@ -214,7 +214,7 @@ def _raised(
         end_row,
         own,
         frames[-1] if frames else None,
-        raising_package(frames),
+        asking_frame(frames),
         frames[0] if frames else None,
         link,
         is_uncaught=is_plain and outermost and not is_logged,
@@ -302,7 +302,7 @@ def _bare_exceptions(
         is_script = is_syntax and own is not None
         is_end = is_script or bool(match["thrown"] or match["fatal"])
         yield Raised(
-            *(safe_text(name, MAX_TEXT), message, row, row, last_end, own, frames[0] if frames else None),
+            *(safe_text(name, MAX_TEXT), message, row, row, last_end, own, frames[0] if frames else None, own),
             is_uncaught=is_end,
             is_of_script=is_script,
         )

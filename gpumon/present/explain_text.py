@@ -83,6 +83,9 @@ def _lines(answer: LogAnswer, width: int) -> Iterator[AnswerLine]:
     if answer.place and not answer.cache and len(answer.headline) > width:  # what to do stands on the third line
         yield from _labeled("ERROR", _cut_off(answer.headline, width - 1, width - _LABEL_WIDTH), width, 1)
     yield from _labeled("BECAUSE", answer.because, width, _MAX_TEXT_LINES)
+    for number, text in enumerate(filter(None, answer.printed.split("\n"))):
+        label = f"{'' if number else 'PRINTED':<{_LABEL_WIDTH}}"
+        yield AnswerLine(label, _clipped(text, width - _LABEL_WIDTH), AnswerRole.TEXT)
     yield from _labeled("CACHE", answer.cache, width, 1)
     yield from _labeled("IGNORED", answer.ignored, width, 1)
     if answer.confidence:

@@ -83,7 +83,7 @@ FILES: Final = {path.stem: list(entry_texts(path.stem)) for path in entry_files(
 _GIVEN: Final = (
     "run pci memory one_tensor measured expandable may_leak raised_by processes printed_batch half_batch evaluates "
     "asked_bytes total_bytes allowed_size holder held_size raising_line parent foreign here impossible misplaced at "
-    "code_line operands operand raiser installed said small_limit used_port"
+    "code_line marked printed grown operands operand raiser installed said small_limit used_port"
 )
 GIVEN: Final = frozenset(_GIVEN.split())
 """Slots that have a value without a wording or a function that provides it; the last error of NCCL is below it."""

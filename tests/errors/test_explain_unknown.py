@@ -158,6 +158,7 @@ def test_the_document_of_an_unknown_error() -> None:
         "line": 12,
         "function": "labels",
         "code": 'return batch["labels"]',
+        "marked": 'batch["labels"]',
         "is_own": True,
     }
     assert error["around"][-1]["line"] >= error["line"]

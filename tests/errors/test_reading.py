@@ -48,7 +48,7 @@ def test_short_logs_are_read_as_people_read_them() -> None:
     for expected, _, text in (log.partition("\n") for log in logs):
         reading = read_log(text)
         given = answer_of(reading, cause_of(reading), "log")
-        assert expected in f"{given.headline}\n{given.advice}\n{given.because}", (expected, given)
+        assert expected in f"{given.headline}\n{given.advice}\n{given.because}\n{given.printed}", (expected, given)
 
 
 def test_the_last_exception_is_the_end() -> None:
