@@ -29,7 +29,7 @@ _PANIC: Final = "panic"
 """How Go ends a program, such as the runner of Ollama: its library has printed why before."""
 _NAMED: Final = lazy_pattern(r"\S*[/\\]\S*|'[^']*'|\d+")
 """What differs in messages of a shell or a tool about the same."""
-_SAYS_CAUSE: Final = frozenset({FailureKind.KNOWN, FailureKind.RAISED, FailureKind.REPORTED, FailureKind.LOGGED})
+_TIME_LIMIT: Final = 124
 
 _ECHO: Final = 3
 _LATE: Final = 6
@@ -241,7 +241,7 @@ def _root(first: LogFailure, failures: Sequence[LogFailure], reading: LogReading
     for other in failures:
         if other is first or other.line >= (root.first_line or root.line) or other.is_echo:
             continue
-        if other.kind in _SAYS_CAUSE and _explains(other, root):
+        if _explains(other, root):
             return _root_of_chain(other, failures), True
     for lasting in reading.lasting:
         if lasting.line != root.line and is_led_by(root, lasting):
@@ -293,6 +293,9 @@ def _explains(earlier: LogFailure, root: LogFailure) -> bool:
     """
     if not are_of_one_rank(earlier, root):
         return False
+    if earlier.kind is FailureKind.ENDED:  # before it could write what the next step reads
+        is_killed = earlier.ended is not None and earlier.ended.code in {*_CRASHES, _TIME_LIMIT}
+        return is_killed and has_sign("no checkpoint", root.raised.message)
     is_of_packages = has_sign("installer", earlier.text) or has_sign("environment", earlier.text)
     is_of_build = earlier.kind is FailureKind.REPORTED and has_sign("of a build", earlier.text)
     is_module = root.raised.class_name == "ModuleNotFoundError"

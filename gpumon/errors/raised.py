@@ -162,7 +162,16 @@ _FORWARDS: Final = lazy_pattern(r"\(\*\w+, \*\*\w+\)")
 """A call with just what a function was called with, such as that of a wrapper."""
 DIRECT: Final = "The above exception was the direct cause"
 DURING: Final = "During handling of the above exception"
-_CONTINUATIONS: Final = ("Compile with", "For debugging", "If you", "Please", "Did you", "To fix", "what():")
+_CONTINUATIONS: Final = (
+    "All the data files",
+    "Compile with",
+    "For debugging",
+    "If you",
+    "Please",
+    "Did you",
+    "To fix",
+    "what():",
+)
 """How a message goes on behind a blank line, as those of PyTorch and of the Hugging Face libraries do."""
 
 

@@ -35,6 +35,8 @@ _MAX_MESSAGE_LINES: Final = 16
 _LINES_BACK: Final = 40
 _LINES_OF_RUN: Final = 300
 """Lines with which a run begins, where programs print their settings, that are kept."""
+_LINES_OF_LOG: Final = 100
+"""The same for the first run, whose script may have prepared what the later ones use."""
 _FIRST_LINES: Final = 20
 """Lines with which a log begins; a program that is started again prints them again."""
 _MIN_LETTERS: Final = 8
@@ -79,8 +81,8 @@ class RunReader:
             position = max(position, stop)
         self._characters = self._offset(block, block.end)
         kept = self._reading.start
-        if kept and kept[0].number < self._start:
-            kept.clear()
+        if kept and kept[-1].number < self._start:
+            del kept[_LINES_OF_LOG:]
         new = range(max(block.first, bisect_left(block.numbers, self._start)), block.end)
         shown = (at for at in new if block.texts[at].strip())
         kept += (_printed(block, at) for at in islice(shown, _LINES_OF_RUN - len(kept)))
