@@ -35,7 +35,7 @@ from gpumon.errors.raised import (
     own_frame,
 )
 from gpumon.errors.scan import LogBlock, RankLines
-from gpumon.errors.signs import has_sign, sign
+from gpumon.errors.signs import has_error_level, has_sign, sign
 
 _MAX_STACK_LINES: Final = 100
 _LINES_OF_PLACE: Final = 4
@@ -204,6 +204,8 @@ def _raised(
     is_logged = _LOGGED.search(rows.lines[header]) is not None or (
         _REPORTED.search(above) is not None and link is Link.NONE
     )
+    is_record = has_sign("warning", above) or has_error_level(above)  # of a logger, with the exception that it got
+    is_logged |= is_record and bool(frames) and frames[0].function != "<module>"
     outermost = not frames or (has_sign("outermost", frames[0].function) and frames[0].file != "<string>")
     script = next((frame for frame in frames if not frame.function.startswith("_run_")), None)  # below that of -m
     return Raised(
