@@ -25,10 +25,12 @@ _PORT: Final = lazy_pattern(r"(?:, |[Pp]ort ?= ?|:)([1-9]\d{3,4})\b")
 _SIZE: Final = lazy_pattern(
     r"(?:rss|mem\w*|ram)\W{1,3}(?:usage\W{1,2})?(\d+(?:\.\d+)?) ?([GMgm]i?[Bb])\b", re.IGNORECASE
 )
+_MAX_WORDS: Final = 2
 _SHORT: Final = 120
 _MAX_ABOVE: Final = 1.5
 _MIN_GROWTH: Final = 1.3
 _ROW: Final = lazy_pattern(r" =>(>?) ")
+_FILE: Final = lazy_pattern(r"[\w-]+(?:\.[\w-]+)*\.(?!py\b)[A-Za-z]\w{0,7}(?![\w./])")
 _DIGIT: Final = lazy_pattern(r"\d")
 _MIN_NUMBER: Final = 10
 _RARE_NUMBER: Final = 100
@@ -106,24 +108,30 @@ def printed_before(root: LogFailure, reading: LogReading) -> list[NumberedLine]:
     }
     numbers = _numbers(root.raised.first_words) if root.is_raised else set()
     is_index, highest = has_sign("out of range", root.text), max(numbers, default=0)
+    files = set(_FILE.findall(root.raised.first_words))
     known = {notice.line for notice in reading.notices} | {item.line for item in reading.open}
     lines = {line.number: line for line in (*reading.before, *reading.start)}
     counts = Counter(_shape(line.text) for line in lines.values())
     graded: dict[str, tuple[int, list[NumberedLine]]] = {}
     for number in sorted(number for number in lines if number < (root.first_line or root.line) and number not in known):
         text, shape = lines[number].text, _shape(lines[number].text)
-        found = [(form, match.start()) for form in forms if (match := lazy_pattern(form).search(text)) is not None]
-        grows = any(forms[form] for form, _ in found)
+        found = {form: list(lazy_pattern(form).finditer(text)) for form in forms}
+        starts = [match.start() for matches in found.values() for match in matches]
+        words = sum(min(_MAX_WORDS, len({match[0].lower() for match in matches})) for matches in found.values())
+        grows = any(forms[form] for form, matches in found.items() if matches)
         is_progress = signs.progress(text) is not None and (counts[shape] > 1 or has_sign("work", text.lower()))
         is_other = has_sign("no setting", text) or text.strip() in root.text or (is_progress and not grows)
-        if not is_other and _DIGIT.search(text):
+        same_files = files.intersection(_FILE.findall(text))
+        if not is_other and (same_files or _DIGIT.search(text)):
             own = _numbers(text)
-            shared = (size >= _RARE_NUMBER or bool(found) or is_index or len(text) < _SHORT for size in numbers & own)
-            grade = len(found) + sum(shared)
+            shared = (size >= _RARE_NUMBER or bool(starts) or is_index or len(text) < _SHORT for size in numbers & own)
+            grade = words + len(same_files) + sum(shared)
             grade += is_index and any(highest < size <= _MAX_ABOVE * highest for size in own)
-            line = NumberedLine(number, _part(text, min((start for _, start in found), default=0)))
-            _, same = graded.setdefault(shape, (2 * grade - (counts[shape] > 1), []))
-            same[grows:] = [line]
+            line = NumberedLine(number, _part(text, min(starts, default=0)))
+            grade = 2 * grade - (counts[shape] > 1)
+            before, same = graded.get(shape, (grade, []))
+            if grade >= before:
+                graded[shape] = grade, [*same[:grows], line]
     best = sorted((item for item in graded.values() if item[0] > 0), key=_order)
     return sorted(chain.from_iterable(same for _, same in best[:_MAX_PRINTED]))
 

@@ -28,6 +28,7 @@ _FAILED_COUNT: Final = lazy_pattern(r"\b\d+(?= (?:failed|failures?|errors?)\b)|(
 _SIGNALS: Final = {
     "Segmentation fault": 11, "Bus error": 7, "Killed": 9, "OOMKilled": 9, "Aborted": 6, "Illegal instruction": 4,
     "Floating point exception": 8, "Terminated": 15, "Interrupt": 2, "Hangup": 1, "Abort trap": 6,
+    "File size limit exceeded": 25,
 }  # fmt: skip
 """Signals of Linux by what a shell or Kubernetes says."""
 
