@@ -10,10 +10,11 @@ from gpumon.errors import signs
 from gpumon.errors.advice import Advice, exit_meaning, own_words, short_path, steps_without_entry
 from gpumon.errors.cause import Cause, in_place
 from gpumon.errors.entry import Fix
-from gpumon.errors.evidence import evidence, printed_text, said_near
+from gpumon.errors.evidence import evidence, said_near
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory import MemoryCause, MemoryMessage
+from gpumon.errors.printed import printed_text
 from gpumon.errors.ranks import comparison
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, NumberedLine
 from gpumon.errors.relations import may_lead_to, shares_name

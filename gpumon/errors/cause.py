@@ -8,10 +8,11 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from gpumon.errors import signs
-from gpumon.errors.evidence import printed_values, values_of_place
+from gpumon.errors.evidence import values_of_place
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import ERRORS
 from gpumon.errors.match import Match
+from gpumon.errors.printed import printed_values
 from gpumon.errors.programs import ONLY_ECHOES, program_of
 from gpumon.errors.raised import MODEL_CODE, Link
 from gpumon.errors.rank import signs_of
