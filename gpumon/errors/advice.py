@@ -29,6 +29,7 @@ _OPENED: Final = lazy_pattern(r"['\"]([\w./~-]{1,200}\.[A-Za-z]\w{0,7})['\"]")
 _WORDS: Final = lazy_pattern(r"(?:\b[A-Za-z]?[a-z]+ ){2,7}[a-z]+\b")
 _COMMENT: Final = lazy_pattern(r"\s#\s.*$")
 _ATTRIBUTE: Final = lazy_pattern(r"has no attribute '(\w{1,100})'")
+_WARNED: Final = lazy_pattern(r"line ([\d,]+): .*RuntimeWarning")
 _FAILED_TEST: Final = lazy_pattern(r"(?P<test>[^\s,]+\.py::[^\s,]+)(?: - (?P<reason>.+))?")
 _COMMAND: Final = lazy_pattern(r"(?:fault|error|Aborted|instruction|exception)(?: \(core dumped\))? +(\S.*)")
 _STARTS_PYTHON: Final = lazy_pattern(r"python|torchrun|srun")
@@ -67,7 +68,7 @@ def steps_without_entry(
         root: The error.
         ignored: The notices of the run.
         quoted: What its message says to do.
-        printed: A line about the same that the program printed before; may be empty.
+        printed: Lines about the same that the program printed before, with their numbers; may be empty.
     """
     if root.ended is not None:
         crashed = _COMMAND.search(root.text)
@@ -76,7 +77,7 @@ def steps_without_entry(
         return [*quoted, _filled(exit_meaning(root.ended.code)[1], {})]
     if not root.is_raised:
         return [*quoted, _of_report(root, ignored, printed)]
-    advice, values, is_exact = _row(root)
+    advice, values, is_exact = _row(root, printed)
     return [_filled(advice, values), *quoted] if is_exact else [*quoted, _filled(advice, values)]
 
 
@@ -101,7 +102,7 @@ def _of_report(root: LogFailure, ignored: Sequence[Notice], printed: str) -> Adv
     if first is not None:
         return Advice(f"Correct what line {first.line:,} reports, the first error: {first.title.strip()[:_MAX_QUOTE]}")
     if printed:
-        return Advice(f"Begin with {printed[:_MAX_QUOTE]}")
+        return Advice(f"Begin with {printed.splitlines()[0][:_MAX_QUOTE]}")
     if said is not None and not (is_reported_error(root.text) or has_sign("installer", root.text)):
         text = "Find the place in the program that ends it with this message, and the condition that it has there."
         return Advice(text, f"grep -rn --include='*.py' {shlex.quote(said[0].strip())} .")
@@ -178,9 +179,10 @@ def _module_values(message: str, frame: TracebackFrame | None) -> dict[str, str]
     return known | {"own": module, "root": above.rpartition("/")[0] or "." if has_folder else ".."}
 
 
-def _row(root: LogFailure) -> tuple[str, Mapping[str, str], bool]:
+def _row(root: LogFailure, printed: str = "") -> tuple[str, Mapping[str, str], bool]:
     """The first advice about an exception from this place; all values; whether it is for its class and message."""
-    raised, values = root.raised, _values(root)
+    warned = _WARNED.search(printed)
+    raised, values = root.raised, _values(root) | {"warned": warned[1] if warned is not None else ""}
     message = raised.message if values["message"] in raised.message.replace("\n", " ") else values["message"]
     name, file = raised.class_name, "" if raised.raising is None else raised.raising.file
     words, is_open = f"{message}\n{values['code']}".lower(), True

@@ -185,10 +185,7 @@ def _steps(root: LogFailure, printed: str, ignored: Sequence[Notice]) -> list[Ad
     """What to do, best first; the notices are those of the last run."""
     match, quoted = root.match, _quoted(own_words(root.raised.message if root.is_raised else root.text))
     if match is None:
-        steps, hints = (
-            steps_without_entry(root, ignored, quoted, printed.split("\n", maxsplit=1)[0]),
-            _hints(root, ignored),
-        )
+        steps, hints = steps_without_entry(root, ignored, quoted, printed), _hints(root, ignored)
         named = [hint for is_named, hint in hints if is_named]
         return [*named, *steps, *(hint for is_named, hint in hints if not is_named)]
     fixes = _advice(match.fixes)

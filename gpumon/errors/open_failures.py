@@ -179,7 +179,7 @@ class OpenFailures:
         failures, output = [item.failure for item in self.items], self.output
         is_caught = bool(failures) and failures[-1].is_raised and not self.has_ended
         is_again = is_caught and failures[-1].raised.entry in self.entries  # and it was logged again, as of a trial
-        if is_again and output["unbuffered"] and len(failures) == 1:
+        if is_again and (output["unbuffered"] or output["lines"] > 1) and len(failures) == 1:
             return True
         if output["characters"] > self.buffered or (is_caught and output["lines"] > _MAX_BEHIND_CAUGHT):
             return not any(ends_process(failure) or failure.is_report for failure in failures)

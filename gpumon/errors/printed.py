@@ -18,10 +18,12 @@ _SHORT: Final = 120
 """Characters of a line whose small numbers count: one with all arguments has any number."""
 _MAX_WORDS: Final = 2
 _MIN_NUMBER: Final = 10
+_MIN_INDEX: Final = 2
 _RARE_NUMBER: Final = 100
 _MAX_ABOVE: Final = 1.5
 """How much larger a size may be that an index out of range belongs to."""
 _MIN_GROWTH: Final = 1.3
+_NO_SIGNS: Final = str.maketrans("", "", " .,+-")
 _ROW: Final = lazy_pattern(r" =>(>?) ")
 _DIGIT: Final = lazy_pattern(r"\d")
 _NUMBER: Final = lazy_pattern(r"(?<![\w.:/-])\d{1,3}(?:,\d{3})+(?![\w.])|(?<![\d.:/-])\d{1,12}(?![\d:/-]|\.\d)")
@@ -60,34 +62,26 @@ class _Subject(NamedTuple):
 
     def likeness(self, text: str) -> _Likeness:
         """How much a line is about it."""
-        found = {form: list(lazy_pattern(form).finditer(text)) for form in self.forms}
-        starts = [match.start() for matches in found.values() for match in matches]
-        grade = sum(min(_MAX_WORDS, len({match[0].lower() for match in matches})) for matches in found.values())
-        sizes, files, highest = (
-            _numbers(text),
-            self.files.intersection(_FILE.findall(text)),
-            max(self.numbers, default=0),
-        )
+        found = {form: matches for form in self.forms if (matches := list(lazy_pattern(form).finditer(text)))}
+        sizes, files = _numbers(text, self.is_index), self.files.intersection(_FILE.findall(text))
         if not (files or _DIGIT.search(text)):
             return _Likeness(0, 0, grows=False)
-        counts_small = bool(starts) or self.is_index or len(text) < _SHORT
+        start = min((matches[0].start() for matches in found.values()), default=0)
+        counts_small, highest = bool(found) or self.is_index or len(text) < _SHORT, max(self.numbers, default=0)
+        grade = sum(min(_MAX_WORDS, len({match[0].lower() for match in matches})) for matches in found.values())
         grade += len(files) + sum(size >= _RARE_NUMBER or counts_small for size in self.numbers & sizes)
         grade += self.is_index and any(highest < size <= _MAX_ABOVE * highest for size in sizes)
-        return _Likeness(
-            grade, min(starts, default=0), any(self.forms[form] for form, matches in found.items() if matches)
-        )
+        return _Likeness(grade, start, any(self.forms[form] for form in found))
 
 
 def _subject_of(failure: LogFailure) -> _Subject:
     """What an error is about, by its message and the lines of code that failed."""
-    frames, raised = (failure.raised.asking, failure.raised.raising), failure.raised
+    frames, message = (failure.raised.asking, failure.raised.raising), failure.raised.first_words
     said = "\n".join((failure.text[:MAX_TEXT], *(frame.marked for frame in frames if frame)))
     rows = map(_ROW.split, table("gpumon.errors", "subjects"))
     forms = {line: bool(grows) for error, grows, line in rows if lazy_pattern(error).search(said)}
-    numbers = frozenset(_numbers(raised.first_words) if failure.is_raised else ())
-    return _Subject(
-        forms, numbers, frozenset(_FILE.findall(raised.first_words)), has_sign("out of range", failure.text)
-    )
+    is_index = has_sign("out of range", failure.text)
+    return _Subject(forms, frozenset(_numbers(message, is_index)), frozenset(_FILE.findall(message)), is_index)
 
 
 def printed_before(failure: LogFailure, reading: LogReading) -> list[NumberedLine]:
@@ -144,14 +138,16 @@ def _has_grown(one: re.Match[str], other: re.Match[str]) -> bool:
 
 
 def _shape(text: str) -> str:
-    return text.translate(NO_DIGITS)
+    return text.translate(NO_DIGITS).translate(_NO_SIGNS)
 
 
 def _part(text: str, start: int) -> str:
-    """The part of a long line, such as one with all arguments, that is about the same."""
+    """The part of a long line, such as one with all arguments, that is about the same, or has the first number."""
+    digit = _DIGIT.search(text)
+    start = max(start, digit.start()) if digit is not None and digit.start() > _SHORT else start
     return text if start <= _MAX_PART // 2 else f"… {text[start - _MAX_PART // 4 :].partition(' ')[2]}"
 
 
-def _numbers(text: str) -> set[int]:
+def _numbers(text: str, is_index: bool) -> set[int]:
     found = (int(number.replace(",", "")) for number in _NUMBER.findall(text))
-    return {number for number in found if number >= _MIN_NUMBER}
+    return {number for number in found if number >= (_MIN_INDEX if is_index else _MIN_NUMBER)}

@@ -214,7 +214,8 @@ class RunReader:
         if last.is_of_tests or has_sign("restart", line) or (self._open.may_start and self._starts(block, position)):
             self._restart(block.numbers[position])
         elif signs.is_success(line):
-            self._open.survive(lambda item: item.concerns(rank) and item.failure.ended is None)  # a script may say it
+            is_stopped = any(has_sign("stops on purpose", before) for _, before in self._before)
+            self._open.survive(lambda item: item.concerns(rank) and (item.failure.ended is None or is_stopped))
         elif step is not None:
             self._progress(step, block, position)
         elif not is_indented:
@@ -268,7 +269,9 @@ class RunReader:
             return True
         timestamp = None if failure.timestamp is None else timestamp_at(block, position)
         if timestamp is not None and failure.timestamp is not None and timestamp.clock is failure.timestamp.clock:
-            return timestamp.seconds - failure.timestamp.seconds > _LATER_SECONDS
+            # had it been in a buffer, the line above the failure would still be there too
+            is_direct = item.offset < self._open.buffered and not self._reading.ranks
+            return timestamp.seconds - failure.timestamp.seconds > (0 if is_direct else _LATER_SECONDS)
         is_flushed = item.logged >= _MIN_PROGRESS or self._offset(block, position) - item.offset > self._open.buffered
         is_flushed |= step.key == "bar" and item.progress >= _MIN_PROGRESS_OF_OTHERS  # bars have no buffer
         return item.progress >= _MIN_PROGRESS and is_flushed

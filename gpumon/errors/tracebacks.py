@@ -206,7 +206,10 @@ def _raised(
     )
     is_record = has_sign("warning", above) or has_error_level(above)  # of a logger, with the exception that it got
     is_logged |= is_record and bool(frames) and frames[0].function != "<module>"
-    outermost = not frames or (has_sign("outermost", frames[0].function) and frames[0].file != "<string>")
+    is_pretty = has_sign("pretty printed", above) or has_sign("pretty printed", rows.texts[header])  # from main on
+    start = frames[0].function if frames else ""
+    outermost = not frames or (has_sign("outermost", start) and frames[0].file != "<string>")
+    outermost |= is_pretty and start == "main"
     script = next((frame for frame in frames if not frame.function.startswith("_run_")), None)  # below that of -m
     return Raised(
         safe_text(match[1], MAX_TEXT),
