@@ -15,7 +15,6 @@ from gpumon.errors.signs import has_sign
 
 _MAX_SAID: Final = 200
 _LINES_OF_VALUE: Final = 3
-_WORDS_OF_VALUE: Final = 2
 _PORT: Final = lazy_pattern(r"(?:, |[Pp]ort ?= ?|:)([1-9]\d{3,4})\b")
 
 
@@ -24,7 +23,7 @@ def said_near(root: LogFailure, reading: LogReading) -> str:
     if root.is_of_tests:
         raised = (item for item in reading.open if item.is_raised and not item.is_of_tests)
         return _says(next((NumberedLine(item.line, item.text) for item in raised if item.line > root.line), None))
-    return _says(_line_near(root, reading) or _value_near(root)) or _called(root)
+    return _says(_line_near(root, reading)) or _called(root)
 
 
 def evidence(root: LogFailure, reading: LogReading, reason: NumberedLine | None) -> str:
@@ -60,15 +59,6 @@ def _line_near(root: LogFailure, reading: LogReading) -> NumberedLine | None:
     other = EXCEPTION.match(said[0].text) if said and not root.is_linked else None
     is_other = other is not None and other[1] != "Error"  # an exception to which this one is not linked
     return said[0] if said and not is_other else None
-
-
-def _value_near(root: LogFailure) -> NumberedLine | None:
-    """What the program printed just above an exception that no entry has, with a value of the line that failed."""
-    above = _above(root)[-_LINES_OF_VALUE:] if root.raised.has_traceback else []
-    printed = (line for line in reversed(above) if has_sign("printed value", line.text))
-    said = (line for line in printed if not (signs.progress(line.text) or has_sign("exception", line.text.lower())))
-    new = (line for line in said if root.raised.first_words not in line.text)
-    return next((line for line in new if is_about(root, line.text, _WORDS_OF_VALUE)), None)
 
 
 def values_of_place(root: LogFailure) -> dict[str, str]:

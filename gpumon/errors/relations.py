@@ -85,11 +85,11 @@ def shares_name(notice: Match, root: LogFailure) -> bool:
     return not names.isdisjoint(_NAME.findall(root.text))
 
 
-def is_about(failure: LogFailure, text: str, words: int = 1) -> bool:
+def is_about(failure: LogFailure, text: str) -> bool:
     """Whether a text has words of the message of a failure, or of the user's line that failed."""
     said = f"{failure.raised.first_words or failure.text} {failure.frame.code if failure.frame else ''}"
     one, other = ({word.lower() for word in _WORD.findall(some)} for some in (said, text))
-    return sum(not has_sign("common word", word) for word in one & other) >= words
+    return not all(has_sign("common word", word) for word in one & other)
 
 
 def says_more(later: LogFailure, earlier: LogFailure) -> bool:
