@@ -62,16 +62,16 @@ class _Subject(NamedTuple):
 
     def likeness(self, text: str) -> _Likeness:
         """How much a line is about it."""
-        found = {form: matches for form in self.forms if (matches := list(lazy_pattern(form).finditer(text)))}
+        by_form = {form: matches for form in self.forms if (matches := list(lazy_pattern(form).finditer(text)))}
         sizes, files = _numbers(text, self.is_index), self.files.intersection(_FILE.findall(text))
         if not (files or _DIGIT.search(text)):
             return _Likeness(0, 0, grows=False)
-        start = min((matches[0].start() for matches in found.values()), default=0)
-        counts_small, highest = bool(found) or self.is_index or len(text) < _SHORT, max(self.numbers, default=0)
-        grade = sum(min(_MAX_WORDS, len({match[0].lower() for match in matches})) for matches in found.values())
+        start = min((matches[0].start() for matches in by_form.values()), default=0)
+        counts_small, highest = bool(by_form) or self.is_index or len(text) < _SHORT, max(self.numbers, default=0)
+        grade = sum(min(_MAX_WORDS, len({match[0].lower() for match in matches})) for matches in by_form.values())
         grade += len(files) + sum(size >= _RARE_NUMBER or counts_small for size in self.numbers & sizes)
         grade += self.is_index and any(highest < size <= _MAX_ABOVE * highest for size in sizes)
-        return _Likeness(grade, start, any(self.forms[form] for form in found))
+        return _Likeness(grade, start, any(self.forms[form] for form in by_form))
 
 
 def _subject_of(failure: LogFailure) -> _Subject:
@@ -149,5 +149,5 @@ def _part(text: str, start: int) -> str:
 
 
 def _numbers(text: str, is_index: bool) -> set[int]:
-    found = (int(number.replace(",", "")) for number in _NUMBER.findall(text))
-    return {number for number in found if number >= (_MIN_INDEX if is_index else _MIN_NUMBER)}
+    sizes = (int(number.replace(",", "")) for number in _NUMBER.findall(text))
+    return {number for number in sizes if number >= (_MIN_INDEX if is_index else _MIN_NUMBER)}
