@@ -203,7 +203,11 @@ def _row(root: LogFailure, printed: str = "") -> tuple[str, Mapping[str, str], b
         captured |= {"parent": parent_of(captured["path"])} if "path" in captured else {}
         is_of_library = has_sign("library", captured.get("file", ""))
         if all(matches) and not is_of_library and _has_all(row["advice"], values | captured):
-            return row["advice"], values | captured, head != "*" and len(row["message"] or "") > 2
+            return (
+                row["advice"],
+                values | captured,
+                (head != "*" or "{warned}" in line) and len(row["message"] or "") > 2,
+            )
     return "", values, False
 
 

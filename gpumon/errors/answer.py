@@ -17,7 +17,7 @@ from gpumon.errors.memory import MemoryCause, MemoryMessage
 from gpumon.errors.printed import printed_text
 from gpumon.errors.ranks import comparison
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, NumberedLine
-from gpumon.errors.relations import may_lead_to, shares_name
+from gpumon.errors.relations import leaves_nothing, may_lead_to, shares_name
 from gpumon.errors.renamed import renamed
 from gpumon.errors.signs import has_sign
 
@@ -218,7 +218,8 @@ def _hints(root: LogFailure, ignored: Sequence[Notice]) -> Sequence[tuple[bool, 
         if notice.match is not None and notice.match.fixes and may_lead_to(notice.match, root):
             fix = notice.match.fixes[0]
             text = f"Line {notice.line:,} may be the reason ({notice.title}): {fix.text}"
-            return [(shares_name(notice.match, root), Advice(text, fix.code))]
+            is_named = shares_name(notice.match, root) or leaves_nothing(notice.match, root)
+            return [(is_named, Advice(text, fix.code))]
     return []
 
 

@@ -191,7 +191,8 @@ def _grade(failure: LogFailure, alone: set[int], is_silent: bool) -> int:
     """How much a failure can be a cause: 0 for what ends a process by itself, more for what only reports it."""
     raised, ended = failure.raised, failure.ended
     if failure.is_raised:
-        is_told = failure.is_report or (raised.frame is None and raised.class_name in _OTHER_END)
+        is_told = raised.class_name in _OTHER_END and (raised.frame is None or not raised.message)
+        is_told |= failure.is_report
         if failure.is_echo or is_told or not (raised.message or raised.has_traceback):
             return _ECHO
         is_end = raised.is_uncaught and raised.name != _PANIC
@@ -296,7 +297,8 @@ def _explains(earlier: LogFailure, root: LogFailure) -> bool:
         return False
     if earlier.kind is FailureKind.ENDED:  # before it could write what the next step reads
         is_killed = earlier.ended is not None and earlier.ended.code in {*_CRASHES, _TIME_LIMIT}
-        return is_killed and has_sign("no checkpoint", root.raised.message)
+        is_missing = has_sign("no checkpoint", root.raised.message) or has_sign("nothing there", root.raised.message)
+        return is_killed and is_missing
     is_of_packages = has_sign("installer", earlier.text) or has_sign("environment", earlier.text)
     is_of_build = earlier.kind is FailureKind.REPORTED and has_sign("of a build", earlier.text)
     is_module = root.raised.class_name == "ModuleNotFoundError"

@@ -203,6 +203,8 @@ def _add_others(block: LogBlock, covered: set[int], notices: set[int], result: B
             result.first_failed_rank = first
             continue
         ended = signs.ended(line, text)
+        if ended is not None and has_sign("goes on", line.lower()):
+            continue
         if ended is not None:
             kind = FailureKind.ENDED
         elif has_sign("failed tests", text) or signs.is_reported_error(text):

@@ -211,7 +211,7 @@ class OpenFailures:
         """Keeps a failure that was survived as a notice."""
         if failure.raised.is_uncaught and failure.raised.is_of_script and not failure.is_report:
             self.last_uncaught = failure
-        elif failure.raised.frame is not None and failure.raised.has_traceback and not failure.is_of_tests:
+        elif failure.raised.has_traceback and (failure.raised.frame or failure.match) and not failure.is_of_tests:
             self.last_caught = failure
         if len(self.survived) < _MAX_SURVIVED:
             self.entries.add(failure.raised.entry)

@@ -76,7 +76,13 @@ def may_lead_to(notice: Match, root: LogFailure) -> bool:
     package, message, text = root.raised.package, root.raised.message, notice.text
     is_repeated = message != "" and message in text
     is_named = (len(package) >= _MIN_OBJECT and package in text) or shares_name(notice, root)
+    is_named |= leaves_nothing(notice, root)
     return not is_repeated and (is_named or _is_about_the_same(root, text))
+
+
+def leaves_nothing(notice: Match, root: LogFailure) -> bool:
+    """Whether a failure is that nothing is left, and the notice is an error that may have removed each item."""
+    return has_sign("nothing there", root.raised.message) and not notice.error.is_warning
 
 
 def shares_name(notice: Match, root: LogFailure) -> bool:

@@ -166,9 +166,15 @@ def is_success(line: str) -> bool:
     lower = line[:_MAX_LINE].lower()
     if has_sign("passed tests", lower):
         return "fail" not in lower and "error" not in lower
+    lower = _without_metrics(lower)
     head = re.split("[:;(]", lower, maxsplit=1)[0]  # counts may follow, such as of trials that failed
     lower = head if has_sign("success", head) else lower
     return has_sign("success", lower) and not has_sign("negation", lower)
+
+
+def _without_metrics(lower: str) -> str:
+    """A line without the metrics that are called errors."""
+    return sign("named error").pattern.sub("", lower) if "err" in lower else lower
 
 
 def has_information_level(line: str) -> bool:
@@ -210,7 +216,7 @@ def progress(line: str) -> WorkLine | None:
     if has_sign("request", lower):
         return WorkLine(ANSWERED)
     step = _counted(lower)
-    return None if step is None or has_sign("negation", lower) else step
+    return None if step is None or has_sign("negation", _without_metrics(lower)) else step
 
 
 def _counted(lower: str) -> WorkLine | None:
