@@ -136,7 +136,11 @@ def _values(root: LogFailure) -> dict[str, str]:
     place = place if frame is None else f"{short_path(frame.file)}:{frame.line}"
     if frame is not None and not frame.is_own and frame.function.isidentifier():
         place = f"the call of {frame.function}"
-    code = "" if frame is None else _COMMENT.sub("", frame.marked or frame.code)
+    code = (
+        ""
+        if frame is None
+        else _COMMENT.sub("", frame.code if frame.code.startswith("assert ") else frame.marked or frame.code)
+    )
     values = {"place": place, "code": code, "message": message, "package": raised.package}
     values["script"] = raised.script
     opened = _OPENED.findall(code)

@@ -10,7 +10,7 @@ from typing import Final
 from gpumon.errors import signs
 from gpumon.errors.entry import ContextState
 from gpumon.errors.failures import is_lasting
-from gpumon.errors.raised import Raised
+from gpumon.errors.raised import Link, Raised
 from gpumon.errors.reading import FailureKind, LogFailure, Notice
 from gpumon.errors.signs import has_sign
 
@@ -72,7 +72,7 @@ class OpenFailure:
     @property
     def is_uncaught(self) -> bool:
         """Whether it is an exception that ended its process, as far as its form shows."""
-        return self.failure.raised.is_uncaught
+        return self.failure.raised.is_uncaught or self.failure.raised.link is Link.INNER  # the outer one ends it
 
     @property
     def is_caught(self) -> bool:
@@ -160,8 +160,9 @@ class OpenFailures:
         """Counts a line that is neither progress nor a failure; one of a logger counts several times."""
         if has_sign("python warning", line):  # of a program that runs, whatever the shell could not run before
             self.survive(lambda item: item.concerns(rank) and signs.is_of_shell(item.failure.text))
-        if self.output["lines"] == 1 and signs.says_what_instead(line):
-            self.survive(lambda item: item.failure.kind in _MAX_ORDINARY and item.lines.ordinary == 0)
+        if self.output["lines"] <= 1 and signs.says_what_instead(line):
+            last = self.items[-1]
+            self.survive(lambda item: item is last and item.failure.kind in _MAX_ORDINARY)
         is_over, weight = False, _INFORMATION_WEIGHT if signs.is_information(line) else 1
         for lines in self._lines_of(rank):
             lines.ordinary += weight

@@ -82,7 +82,8 @@ def may_lead_to(notice: Match, root: LogFailure) -> bool:
 
 def leaves_nothing(notice: Match, root: LogFailure) -> bool:
     """Whether a failure is that nothing is left, and the notice is an error that may have removed each item."""
-    return has_sign("nothing there", root.raised.message) and not notice.error.is_warning
+    is_left = has_sign("nothing there", root.raised.message) and root.raised.class_name != "FileNotFoundError"
+    return is_left and notice.line < root.line and not (notice.error.is_warning or notice.error.is_echo)
 
 
 def shares_name(notice: Match, root: LogFailure) -> bool:
