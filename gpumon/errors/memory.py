@@ -186,7 +186,8 @@ def memory_cause(message: MemoryMessage, *, is_first_step: bool = False) -> Memo
     total, free = message.total, message.free
     limit = min(_LIMITED_SHARE * (total or _NO_LIMIT), message.held + message.asked)
     if message.allowed is not None and message.allowed < limit and message.asked <= (total or _NO_LIMIT):
-        return MemoryCause.CAP
+        is_scattered = message.asked <= (message.unallocated or 0) and message.asked >= _LARGE_SHARE * message.allowed
+        return MemoryCause.FRAGMENTATION if is_scattered else MemoryCause.CAP
     if total is None or free is None or message.held > total:
         return MemoryCause.UNKNOWN if total is None or free is None else MemoryCause.TOO_BIG
     unused, foreign = message.unallocated or 0, message.foreign or 0

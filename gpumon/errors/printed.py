@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from itertools import chain, pairwise
+from collections.abc import Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from gpumon.core.text_table import table
@@ -23,12 +24,15 @@ _RARE_NUMBER: Final = 100
 _MAX_ABOVE: Final = 1.5
 """How much larger a size may be that an index out of range belongs to."""
 _MIN_GROWTH: Final = 1.3
+_MIN_SIZES: Final = 3
 _NO_SIGNS: Final = str.maketrans("", "", " .,+-")
 _ROW: Final = lazy_pattern(r" =>(>?) ")
 _DIGIT: Final = lazy_pattern(r"\d")
 _NUMBER: Final = lazy_pattern(r"(?<![\w.:/-])\d{1,3}(?:,\d{3})+(?![\w.])|(?<![\d.:/-])\d{1,12}(?![\d:/-]|\.\d)")
 _FILE: Final = lazy_pattern(r"[\w-]+(?:\.[\w-]+)*\.(?!py\b)[A-Za-z]\w{0,7}(?![\w./])")
-_MEMORY: Final = lazy_pattern(r"(?i)(?:rss|mem\w*|ram)\W{1,3}(?:usage\W{1,2})?(\d+(?:\.\d+)?) ?([gm]i?b)\b")
+_MEMORY: Final = lazy_pattern(
+    r"(?i)(?:rss|mem\w*|ram|allocated)(?: now| used| usage)?\W{1,3}(\d+(?:\.\d+)?) ?([gm]i?b)\b"
+)
 
 
 class _Likeness(NamedTuple):
@@ -64,19 +68,21 @@ class _Subject(NamedTuple):
         """How much a line is about it."""
         by_form = {form: matches for form in self.forms if (matches := list(lazy_pattern(form).finditer(text)))}
         sizes, files = _numbers(text, self.is_index), self.files.intersection(_FILE.findall(text))
-        if not (files or _DIGIT.search(text)):
-            return _Likeness(0, 0, grows=False)
         start = min((matches[0].start() for matches in by_form.values()), default=0)
         counts_small, highest = bool(by_form) or self.is_index or len(text) < _SHORT, max(self.numbers, default=0)
         grade = sum(min(_MAX_WORDS, len({match[0].lower() for match in matches})) for matches in by_form.values())
-        grade += len(files) + sum(size >= _RARE_NUMBER or counts_small for size in self.numbers & sizes)
+        grade += (
+            len(files)
+            - (_DIGIT.search(text) is None)
+            + sum(size >= _RARE_NUMBER or counts_small for size in self.numbers & sizes)
+        )
         grade += self.is_index and any(highest < size <= _MAX_ABOVE * highest for size in sizes)
         return _Likeness(grade, start, any(self.forms[form] for form in by_form))
 
 
 def _subject_of(failure: LogFailure) -> _Subject:
     """What an error is about, by its message and the lines of code that failed."""
-    frames, message = (failure.raised.asking, failure.raised.raising), failure.raised.first_words
+    frames, message = (failure.raised.asking, failure.raised.raising, failure.frame), failure.raised.first_words
     said = "\n".join((failure.text[:MAX_TEXT], *(frame.marked for frame in frames if frame)))
     rows = map(_ROW.split, table("gpumon.errors", "subjects"))
     forms = {line: bool(grows) for error, grows, line in rows if lazy_pattern(error).search(said)}
@@ -84,8 +90,8 @@ def _subject_of(failure: LogFailure) -> _Subject:
     return _Subject(forms, frozenset(_numbers(message, is_index)), frozenset(_FILE.findall(message)), is_index)
 
 
-def printed_before(failure: LogFailure, reading: LogReading) -> list[NumberedLine]:
-    """The lines that are most about the same as an error: the last one of those that only differ in their numbers."""
+def _similar(failure: LogFailure, reading: LogReading) -> list[list[NumberedLine]]:
+    """The lines that are most about the same as an error, those that only differ in their numbers together."""
     if failure.source:  # several files were read as one log
         return []
     subject, first = _subject_of(failure), failure.first_line or failure.line
@@ -106,25 +112,33 @@ def printed_before(failure: LogFailure, reading: LogReading) -> list[NumberedLin
         grade = 2 * like.grade - (count > 1)
         before, same = best.get(_shape(text), (1, []))
         if grade >= before:
-            best[_shape(text)] = grade, [*same[: like.grows], NumberedLine(number, _part(text, like.start))]
-    ordered = sorted(best.values(), key=_order)
-    return sorted(chain.from_iterable(same for _, same in ordered[:_MAX_LINES]))
+            line = NumberedLine(number, _part(text, like.start))
+            best[_shape(text)] = grade, [*same, line] if like.grows else [line]
+    return [same for _, same in sorted(best.values(), key=_order)][:_MAX_LINES]
+
+
+def _ends(similar: list[list[NumberedLine]]) -> list[NumberedLine]:
+    """The first and the last one of the lines in which values grow, and the only one of the others."""
+    return sorted(chain.from_iterable({same[0], same[-1]} for same in similar))
 
 
 def printed_text(failure: LogFailure, reading: LogReading) -> str:
-    """These lines, each with its number."""
-    lines = printed_before(failure, reading)
+    """What the program printed before about the same sizes or settings, each line with its number."""
+    lines = _ends(_similar(failure, reading))
     return "\n".join(f"line {line.number:,}: {line.text.strip()[:_MAX_PART]}" for line in lines)
 
 
 def printed_values(failure: LogFailure, reading: LogReading) -> dict[str, str]:
-    """What fixes may ask of these lines: their text, and the size of memory that grew from one to another."""
-    lines = printed_before(failure, reading)
-    pairs = ((one.text, other.text) for one, other in pairwise(lines) if _shape(one.text) == _shape(other.text))
-    sizes = ((_MEMORY.search(one), _MEMORY.search(other)) for one, other in pairs)
-    grown = (f"{one[0]} to {other[0]}" for one, other in sizes if one and other and _has_grown(one, other))
-    values = {"printed": "\n".join(line.text for line in lines), "grown": next(grown, "")}
+    """What fixes may ask of these lines: their text, and the memory that grew to the end."""
+    similar = _similar(failure, reading)
+    sizes = ([_MEMORY.search(line.text) for line in same] for same in similar)
+    grown = (f"{same[0][0]} to {same[-1][0]}" for same in map(_known, sizes) if _has_grown(same))
+    values = {"printed": "\n".join(line.text for line in _ends(similar)), "grown": next(grown, "")}
     return {name: value for name, value in values.items() if value}
+
+
+def _known(sizes: Sequence[re.Match[str] | None]) -> list[re.Match[str]]:
+    return [size for size in sizes if size is not None]
 
 
 def _order(graded: tuple[int, list[NumberedLine]]) -> tuple[int, bool, int]:
@@ -133,8 +147,12 @@ def _order(graded: tuple[int, list[NumberedLine]]) -> tuple[int, bool, int]:
     return -grade, len(same[-1].text) > _MAX_PART // 2, -same[-1].number
 
 
-def _has_grown(one: re.Match[str], other: re.Match[str]) -> bool:
-    return one[2] == other[2] and float(other[1]) > _MIN_GROWTH * float(one[1])
+def _has_grown(sizes: Sequence[re.Match[str]]) -> bool:
+    """Whether a size grew, and still did at the end."""
+    if len(sizes) < _MIN_SIZES or len({size[2] for size in sizes}) > 1:
+        return False
+    first, before, last = (float(sizes[place][1]) for place in (0, -2, -1))
+    return last > _MIN_GROWTH * first and last > before
 
 
 def _shape(text: str) -> str:
