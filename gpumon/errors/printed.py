@@ -68,14 +68,12 @@ class _Subject(NamedTuple):
         """How much a line is about it."""
         by_form = {form: matches for form in self.forms if (matches := list(lazy_pattern(form).finditer(text)))}
         sizes, files = _numbers(text, self.is_index), self.files.intersection(_FILE.findall(text))
+        if not (files or _DIGIT.search(text)):
+            return _Likeness(0, 0, grows=False)
         start = min((matches[0].start() for matches in by_form.values()), default=0)
         counts_small, highest = bool(by_form) or self.is_index or len(text) < _SHORT, max(self.numbers, default=0)
         grade = sum(min(_MAX_WORDS, len({match[0].lower() for match in matches})) for matches in by_form.values())
-        grade += (
-            len(files)
-            - (_DIGIT.search(text) is None)
-            + sum(size >= _RARE_NUMBER or counts_small for size in self.numbers & sizes)
-        )
+        grade += len(files) + sum(size >= _RARE_NUMBER or counts_small for size in self.numbers & sizes)
         grade += self.is_index and any(highest < size <= _MAX_ABOVE * highest for size in sizes)
         return _Likeness(grade, start, any(self.forms[form] for form in by_form))
 
