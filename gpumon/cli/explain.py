@@ -33,7 +33,6 @@ _DRIVER_FILES: Final = Path("/proc/driver/nvidia")
 _FILE_NAME: Final = re.compile(r"\S*[./]\S*")
 _ID: Final = re.compile(r"[a-z][a-z0-9-]*")
 _XID: Final = re.compile(r"xid-\d+")
-_HINT: Final = "Paste the error, then press Ctrl-D on an empty line."
 
 
 @click.command(short_help="Explain an error and how to fix it.")
@@ -119,7 +118,7 @@ def _explanation_of(paths: tuple[Path, ...], words: str) -> "Explanation":
     if paths and paths != (Path("-"),):
         return explain_paths(paths)
     if sys.stdin.isatty():
-        click.echo(_HINT, err=True)
+        click.echo("Paste the error, then press Ctrl-D on an empty line.", err=True)
     name = "Standard input"
     return explain_source(log_pieces(io.BufferedReader(io.FileIO(0, closefd=False)), name), name)
 

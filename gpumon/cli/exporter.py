@@ -28,7 +28,6 @@ _FIRST_FRAME_SECONDS: Final = 10.0
 _LAST_PUSH_SECONDS: Final = 3.0
 _WAKE_SECONDS: Final = 0.5
 _MAX_PORT: Final = 65535
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Address(click.ParamType[str]):
@@ -132,7 +131,7 @@ class _Stop(threading.Event):
 def ending_signals() -> Iterator[_Stop]:
     """Report the signals that end this command, so that it stops its collector first."""
     stop = _Stop()
-    before = {number: signal.signal(number, stop.receive) for number in _SIGNALS}
+    before = {number: signal.signal(number, stop.receive) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield stop
     finally:

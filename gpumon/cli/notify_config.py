@@ -9,7 +9,6 @@ if TYPE_CHECKING:
 
 NOTIFY: Final = "notify"
 DEFAULTS: Final[Mapping[str, object]] = {"bell": False, "terminal": "", "command": ""}
-_TERMINALS: Final = ("", "osc9", "osc777")
 
 
 def notify_value(name: str, value: object) -> object:
@@ -20,7 +19,7 @@ def notify_value(name: str, value: object) -> object:
     """
     if name == "bell" and type(value) is bool:
         return value
-    if name == "terminal" and value in _TERMINALS:
+    if name == "terminal" and value in ("", "osc9", "osc777"):
         return value
     if name == "command":
         return _command(value)

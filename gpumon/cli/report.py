@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -10,8 +10,6 @@ from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
 from gpumon.core.units import file_stamp, parse_moment
-
-_DEFAULT_SINCE: Final = "24h"
 
 
 @click.command(short_help="Write a report of a run, from a recording.")
@@ -64,7 +62,7 @@ def _ring_report(folder: Path, since: str | None, until: str | None) -> dict[str
 
     now = time.time()
     try:
-        first, last = parse_moment(since or _DEFAULT_SINCE, now), now if until is None else parse_moment(until, now)
+        first, last = parse_moment(since or "24h", now), now if until is None else parse_moment(until, now)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     return report_document(read_ring(folder, first, last))

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from gpumon.snapshots.model import Snapshot
 
 _DEFAULT_WIDTH: Final = 110
-_HINT: Final = "Open it with gpumon snapshot or on pytorch.org/memory_viz."
 
 
 @click.command(short_help="Show a PyTorch memory snapshot.")
@@ -104,7 +103,7 @@ def _record(pid: int, seconds: float, path: Path) -> None:
     from gpumon.operations.recorded_file import connected_watcher, record_snapshot
 
     with connected_watcher((pid,)) as watcher:
-        save(record_snapshot(watcher, pid, seconds), path, _HINT)
+        save(record_snapshot(watcher, pid, seconds), path, "Open it with gpumon snapshot or on pytorch.org/memory_viz.")
 
 
 def _print(file: Path, file2: Path | None, *, as_json: bool, top: int, perfetto: Path | None) -> int:

@@ -15,8 +15,6 @@ from gpumon.core.problems import CommandError, ExitCode
 if TYPE_CHECKING:
     from gpumon.operations.one_shot import HostSample
 
-_OUTPUTS = "--json, --csv and --format exclude each other."
-
 
 @click.command(short_help="Print one sample of all GPUs.")
 @options("status")
@@ -26,7 +24,7 @@ def status(  # noqa: PLR0917 - click passes them by name
 ) -> None:
     """Print one sample of the GPUs of this host, their processes and alerts."""
     if as_json + as_csv + (template is not None) > 1:
-        raise click.UsageError(_OUTPUTS)
+        raise click.UsageError("--json, --csv and --format exclude each other.")
     if template is not None:
         from gpumon.present.text.status import check_format
 

@@ -23,7 +23,6 @@ from gpumon.cli.screen import has_screen, show_files
 from gpumon.core.problems import CommandError, ExitCode
 
 _DEFAULT_WIDTH: Final = 110
-_HINT: Final = "Open it with gpumon trace or in ui.perfetto.dev."
 
 
 @click.command(short_help="Account for the time of a training step.")
@@ -104,7 +103,7 @@ def _record(pids: tuple[int, ...], seconds: float, outputs: tuple[Path, ...]) ->
     failure: CommandError | None = None
     for recorded, path in zip(traces, outputs, strict=True):
         try:
-            save(recorded, path, _HINT)
+            save(recorded, path, "Open it with gpumon trace or in ui.perfetto.dev.")
         except CommandError as error:
             code = ExitCode.BAD_VERDICT if recorded.is_failed else error.exit_code
             failure = failure or CommandError(error.problem, code)

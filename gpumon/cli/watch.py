@@ -26,7 +26,6 @@ _RECORDER_VARIABLES: Final = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_S
 """Set its size since PyTorch 2.8, and before; a newer PyTorch calls the older name deprecated, on stderr."""
 _DUMP_VARIABLES: Final = ("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE")
 """Where the watchdog writes the flight recorder, before and since PyTorch 2.9."""
-_IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFZ", "SIGXFSZ")
 
 
 @click.command(
@@ -61,7 +60,7 @@ def watch(command: tuple[str, ...], report: Path | None, no_flight_recorder: boo
         return _report(report, program, command, environment)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    for name in _IGNORED_BY_PYTHON:
+    for name in ("SIGPIPE", "SIGXFZ", "SIGXFSZ"):
         number = getattr(signal, name, None)
         if number is not None:
             signal.signal(number, signal.SIG_DFL)

@@ -98,8 +98,6 @@ ERROR_FUNCTION_NOT_FOUND: Final = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
 ERROR_UNKNOWN: Final = pynvml.NVML_ERROR_UNKNOWN
 ERROR_NOT_FOUND: Final = pynvml.NVML_ERROR_NOT_FOUND
 SUCCESS: Final = pynvml.NVML_SUCCESS
-_DRIVER_GONE: Final = frozenset({pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED})
-_DEVICE_GONE: Final = frozenset({pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED})
 
 
 class NvmlError(Exception):
@@ -262,9 +260,9 @@ def failure(code: int) -> NvmlError:
     problem = _PROBLEMS.get(code)
     if problem is None:
         problem = Problem(ProblemCode.UNKNOWN, f"NVML returned: {_error_name(code)}.")
-    if code in _DRIVER_GONE:
+    if code in {pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED}:
         return DriverGoneError(problem, code)
-    if code in _DEVICE_GONE:
+    if code in {pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED}:
         return DeviceLostError(problem, code)
     return ReadingError(problem, code)
 

@@ -12,7 +12,6 @@ from gpumon.collect.schedule import NEEDS_TWO_SAMPLES, Period, PolledValue
 from gpumon.core.model import Process, ProcessKind
 from gpumon.core.problems import Problem, ProblemCode
 
-_COMPUTE_LIST: Final = "nvmlDeviceGetComputeRunningProcesses"
 _OTHER_LISTS: Final = (
     (ProcessKind.GRAPHICS, "nvmlDeviceGetGraphicsRunningProcesses"),
     (ProcessKind.MPS, "nvmlDeviceGetMPSComputeRunningProcesses"),
@@ -119,7 +118,7 @@ class ProcessListReader:
 
         Only the list of compute processes is read every time; if that fails, the process list is unknown.
         """
-        lists = {ProcessKind.COMPUTE: self._read_list(_COMPUTE_LIST)}
+        lists = {ProcessKind.COMPUTE: self._read_list("nvmlDeviceGetComputeRunningProcesses")}
         for kind, call, polled in self._other_lists:
             lists[kind] = polled.poll(now, partial(self._read_list, call)) or {}
         merged: dict[int, tuple[list[ProcessKind], int | None]] = {}

@@ -25,8 +25,6 @@ RETRY_SECONDS: Final = 300.0
 MAX_STALE_POLLS: Final = 2
 """Number of consecutive failures during which the last value stays visible, marked as stale."""
 
-_REFUSALS: Final = frozenset({ProblemCode.NOT_SUPPORTED, ProblemCode.NO_PERMISSION})
-
 
 class Period(float, Enum):
     """Seconds between two readings of a value."""
@@ -123,7 +121,7 @@ class PolledValue(Generic[T]):
             self.problem = problem
         if problem.code is ProblemCode.DRIVER_TOO_OLD:
             pause = RETRY_SECONDS
-        elif problem.code in _REFUSALS:
+        elif problem.code in {ProblemCode.NOT_SUPPORTED, ProblemCode.NO_PERMISSION}:
             pause = self._retry_seconds
         elif self._period == Period.ONCE:
             pause = Period.TEN_SECONDS.value

@@ -40,7 +40,6 @@ FATAL: Final = {
 """The Xids that a device does not survive, with the problem that the device shows from then on."""
 
 _PERMANENT: Final = frozenset({ProblemCode.NOT_SUPPORTED, ProblemCode.DRIVER_TOO_OLD, ProblemCode.DROPPED})
-_PERMANENT_FOR_DEVICE: Final = _PERMANENT | {ProblemCode.NO_PERMISSION}
 
 
 class Xid(NamedTuple):
@@ -146,7 +145,7 @@ class XidWatcher:
                     self._api.call("nvmlDeviceRegisterEvents", handle, nvml.EVENT_XID, event_set)
                     self._indices[nvml.address(handle)] = index
             except (ReadingError, DeviceLostError) as error:
-                if error.problem.code not in _PERMANENT_FOR_DEVICE:
+                if error.problem.code not in _PERMANENT | {ProblemCode.NO_PERMISSION}:
                     self._attempts[index] = handle, now + RETRY_SECONDS
 
     def _handle_event(self, event: Answer) -> None:

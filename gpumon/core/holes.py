@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from gpumon.core.allocator import BlockState, Segment
+from gpumon.core.groups import grouped
 
 SHARED_POOL: Final = (0, 0)
 
@@ -74,9 +75,7 @@ class SegmentLayout:
     @cached_property
     def groups(self) -> tuple[SegmentGroup, ...]:
         """By pool with the shared pool first, then by stream, large blocks before small ones."""
-        members: dict[tuple[tuple[int, int], int, bool], list[Segment]] = {}
-        for segment in self.segments:
-            members.setdefault((segment.pool, segment.stream, segment.is_large), []).append(segment)
+        members = grouped(((segment.pool, segment.stream, segment.is_large), segment) for segment in self.segments)
         ordered = sorted(members.items(), key=lambda item: (item[0][0] != SHARED_POOL, *item[0][:2], not item[0][2]))
         return tuple(_group(*key, segments) for key, segments in ordered)
 

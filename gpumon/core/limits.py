@@ -8,7 +8,6 @@ from gpumon.core.problems import Problem, ProblemCode
 
 _MEMORY_WORDS: Final = ("failed to map segment", "cannot allocate memory")
 """Texts of the dynamic linker in an ImportError."""
-_THREAD_WORDS: Final = "can't start new thread"
 
 
 def limit_problem(error: BaseException) -> Problem | None:
@@ -24,7 +23,7 @@ def limit_problem(error: BaseException) -> Problem | None:
         return _problem("The system gives this process no more memory.", "Raise the limit: ulimit -v unlimited.")
     if code in {errno.ENOSPC, errno.EDQUOT}:
         return _problem("The disk is full, or the quota of this user is used up.", "Free some space there.")
-    if code == errno.EAGAIN or _THREAD_WORDS in text:
+    if code == errno.EAGAIN or "can't start new thread" in text:
         reason = "The system starts no more threads or processes for gpumon."
         return _problem(reason, "Raise the limits on processes (ulimit -u) and on memory (ulimit -v).")
     return None

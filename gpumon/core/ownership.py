@@ -16,7 +16,6 @@ _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 _MAX_LINKS: Final = 40
 """The limit of Linux on symbolic links in one path."""
 _UID_MAP: Final = Path("/proc/self/uid_map")
-_OVERFLOW_UID: Final = Path("/proc/sys/kernel/overflowuid")
 _ALL_UIDS: Final = 0xFFFF_FFFF
 _REMEDY: Final = "Run gpumon as the owner, or use a copy that belongs to you."
 
@@ -120,5 +119,5 @@ def _trusted_uids() -> set[int]:
     trusted = {_ROOT_UID, os.geteuid()}
     with suppress(OSError, ValueError, IndexError):
         if int(_UID_MAP.read_text().split()[2]) != _ALL_UIDS:
-            trusted.add(int(_OVERFLOW_UID.read_text()))
+            trusted.add(int(Path("/proc/sys/kernel/overflowuid").read_text()))
     return trusted

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+from gpumon.core.groups import grouped
 from gpumon.core.json_fields import TEXT_LIMIT, Json, as_object, as_text, as_tuple
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_text
@@ -38,9 +39,7 @@ class ProblemTableWriter:
         if not problems:
             return record
         kept = {field: value for field, value in record.items() if value is not None or field not in problems}
-        fields: dict[int, list[str]] = {}
-        for subject, problem in problems.items():
-            fields.setdefault(id(problem), []).append(subject)
+        fields = grouped((id(problem), subject) for subject, problem in problems.items())
         kept["missing"] = [self._position(identity, names, problems) for identity, names in fields.items()]
         return kept
 

@@ -8,7 +8,6 @@ from typing import Final
 
 from gpumon.core.model import Frame, Process
 
-_HOST_FIELDS: Final = ("cpu_percent", "memory_available_bytes")
 _PROCESS_FIELDS: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     "memory_bytes": sum, "sm_percent": fmean, "cpu_percent": max, "host_memory_bytes": max,
 }  # fmt: skip
@@ -102,7 +101,7 @@ def _values(frame: Frame, pids: Collection[int]) -> Iterator[tuple[tuple[str, st
             for metric, value in device.readings.items():
                 if not device.is_stale(metric):
                     yield (device.label, metric), value
-    for name in _HOST_FIELDS:
+    for name in ("cpu_percent", "memory_available_bytes"):
         value = getattr(frame.host, name)
         if value is not None:
             yield ("host", name), value

@@ -19,17 +19,13 @@ MISSING: Final = "–"
 INVALID: Final = "?"
 """Shown in place of a value from the driver that is out of range."""
 
-_BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _RATES: Final = ("B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s")
 _TIMES: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
-_JOULES: Final = ("J", "kJ", "MJ", "GJ", "TJ", "PJ")
 _JOULES_PER_KILOWATT_HOUR: Final = 3_600_000
 _MAX_TEXTS: Final = 256
 """Number of cached texts: most sizes are those of the moment before."""
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([smhd]?)", re.ASCII)
 _SIZE: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*([kmgt]?(?:i?b)?)", re.ASCII | re.IGNORECASE)
-_POWERS: Final = ((1e6, "MW"), (1e3, "kW"))
-_COMPACT_RATES: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 SECONDS_PER_UNIT: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 BYTES_PER_UNIT: Final = {
@@ -104,7 +100,7 @@ def parse_moment(text: str, now_seconds: float) -> float:
 
 def bytes_text(value: float | None) -> str:
     """Binary units with three significant digits: ``1.25 GiB``, ``140 GiB``."""
-    return _scaled_text(value, 1024, _BINARY)
+    return _scaled_text(value, 1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
 
 
 def of_text(value: str, total: str, word: str = "of") -> str:
@@ -120,7 +116,7 @@ def rate_text(value: float | None) -> str:
 
 def energy_text(value: float | None) -> str:
     """Joules with three significant digits: ``870 J``, ``1.25 MJ``."""
-    return _scaled_text(value, 1000, _JOULES)
+    return _scaled_text(value, 1000, ("J", "kJ", "MJ", "GJ", "TJ", "PJ"))
 
 
 def kilowatt_hours_text(joules: float | None) -> str:
@@ -171,7 +167,7 @@ def power_text(watts: float | None) -> str:
     """Watts, kilowatts or megawatts with three digits: ``450 W``, ``5.6 kW``."""
     if watts is None:
         return MISSING
-    for factor, unit in _POWERS:
+    for factor, unit in ((1e6, "MW"), (1e3, "kW")):
         if watts >= factor:
             return f"{watts / factor:.0f} {unit}" if watts >= 100 * factor else f"{watts / factor:.3g} {unit}"
     return f"{watts:.0f} W"
@@ -181,7 +177,7 @@ def compact_rate_text(rate: float | None) -> str:
     """Bytes per second in at most four cells, without the unit: ``1.2G``, ``310M``, ``0``."""
     if rate is None:
         return MISSING
-    for factor, unit in _COMPACT_RATES:
+    for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if rate >= factor * 0.9995:
             scaled = rate / factor
             return f"{scaled:.1f}{unit}" if scaled < 9.95 else f"{scaled:.0f}{unit}"

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 from gpumon.core.text import safe_text
 from gpumon.core.units import MISSING, bytes_text
 
-_BYTE_UNITS: Final = frozenset({"B", "byte", "bytes"})
 _MAX_NAME: Final = 64
 _EnumT = TypeVar("_EnumT", bound=Enum)
 
@@ -62,7 +61,7 @@ class WorkloadMetric:
             KeyError, TypeError: It is invalid.
         """
         name, unit = _text(raw["name"]), _text(raw["unit"])
-        default = MetricFormat.BYTES if unit in _BYTE_UNITS else MetricFormat.NUMBER
+        default = MetricFormat.BYTES if unit in {"B", "byte", "bytes"} else MetricFormat.NUMBER
         return cls(
             safe_text(name, _MAX_NAME),
             safe_text(unit, _MAX_NAME),

@@ -94,10 +94,7 @@ MIN_LISTENING_SECONDS: Final = 30.0
 _ATTEMPTS: Final = 4
 """Connections until the service of the right job has taken one of them."""
 
-_OFF: Final = Problem(ProblemCode.NOT_READ, "NCCL_RAS_ENABLE=0 turns NCCL's RAS service off.")
-_OTHER_USER: Final = Problem(ProblemCode.NO_PERMISSION, "gpumon asks NCCL only about jobs of the user that it runs as.")
 _STARTING: Final = Problem(ProblemCode.NOT_READ, "gpumon asks NCCL only after the start of a job: it is too young.")
-_NO_NCCL: Final = Problem(ProblemCode.NOT_FOUND, "The job has not loaded NCCL, or NCCL's version is unknown.")
 _SILENT: Final = Problem(ProblemCode.NOT_FOUND, "No NCCL of this user offers its RAS service here.")
 _OTHER_JOB: Final = Problem(ProblemCode.NOT_FOUND, "NCCL's RAS service on this port belongs to another job.")
 
@@ -166,9 +163,9 @@ class RasPoller:
     def _refusal(self, job: TrainingJob, on_address: Sequence[TrainingJob]) -> Problem | None:
         """Why a job is not asked about; None if it may be. Any job on its address may take the connection."""
         if not job.has_ras:
-            return _OFF
+            return Problem(ProblemCode.NOT_READ, "NCCL_RAS_ENABLE=0 turns NCCL's RAS service off.")
         if job.uid != os.geteuid() and os.geteuid() != 0:
-            return _OTHER_USER
+            return Problem(ProblemCode.NO_PERMISSION, "gpumon asks NCCL only about jobs of the user that it runs as.")
         if age_seconds(max(rank.start_ticks for other in on_address for rank in other.ranks)) < MIN_AGE_SECONDS:
             return _STARTING
         identity = (job.ranks[0].pid, job.ranks[0].start_ticks)
@@ -176,7 +173,7 @@ class RasPoller:
         if version is None:
             version = self._versions[identity] = nccl_version(job.ranks[0].pid, self._proc)
         if version is None:
-            return _NO_NCCL
+            return Problem(ProblemCode.NOT_FOUND, "The job has not loaded NCCL, or NCCL's version is unknown.")
         if version < FIRST_SAFE_VERSION:
             text = ".".join(map(str, version))
             return Problem(

@@ -6,6 +6,7 @@ trusted: any process of this host may listen on the port.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -120,11 +121,8 @@ class RasReport(NamedTuple):
 
     def _host_of(self, pids: Mapping[int, int]) -> str:
         """The address of this host in the report; empty if no rank of the job is in it."""
-        counts: dict[str, int] = {}
-        for communicator in self.communicators:
-            for rank in communicator.ranks:
-                if rank.pid in pids:
-                    counts[rank.host] = counts.get(rank.host, 0) + 1
+        ranks = (rank for communicator in self.communicators for rank in communicator.ranks)
+        counts = Counter(rank.host for rank in ranks if rank.pid in pids)
         return max(counts, key=lambda host: counts[host], default="")
 
 

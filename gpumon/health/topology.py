@@ -7,8 +7,6 @@ from typing import Final
 from gpumon.core.topology import LinkedGpu, NetworkCard, P2PStatus, PathLevel, Topology
 from gpumon.health.alerts import ranges_text
 
-_LINK_ERRORS: Final = (("recovery_count", "recoveries"), ("crc_count", "checksum errors"))
-
 
 def topology_findings(topology: Topology) -> tuple[str, ...]:
     """Each finding in one or two sentences, the most important kind first."""
@@ -38,7 +36,7 @@ def _links_down(topology: Topology) -> Iterator[str]:
 
 def _link_errors(topology: Topology) -> Iterator[str]:
     for gpu in topology.gpus:
-        for field, noun in _LINK_ERRORS:
+        for field, noun in (("recovery_count", "recoveries"), ("crc_count", "checksum errors")):
             counts = {link.number: getattr(link, field) for link in gpu.links or () if getattr(link, field)}
             if counts:
                 total = sum(counts.values())

@@ -106,7 +106,6 @@ _MIN_REASON_SHARE: Final = 0.2
 _PCIE_BYTES_PER_LANE: Final = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 """Bytes per second of one lane in one direction after line coding, by PCIe generation."""
 _CLOCK: Final = WorkloadMetric("sm_clock", "MHz", Better.HIGHER)
-_POWER: Final = WorkloadMetric("power", "W")
 _SM_ACTIVITY: Final = WorkloadMetric("sm_activity", "%", Better.HIGHER)
 _TENSOR_ACTIVITY: Final = WorkloadMetric("tensor_activity", "%", Better.HIGHER)
 _TEMPERATURE: Final = WorkloadMetric("temperature", "°C", Better.LOWER)
@@ -195,7 +194,7 @@ def _judge_load(
     latest = busy[-1]
     own = (
         _measured(_CLOCK, len(busy), _scaled(clock, 1e6), (_scaled(latest.clock_sm_max_hertz, 1e6), "maximum")),
-        _measured(_POWER, len(busy), power, (latest.power_limit_watts, "power limit in force")),
+        _measured(WorkloadMetric("power", "W"), len(busy), power, (latest.power_limit_watts, "power limit in force")),
         _measured(_SM_ACTIVITY, *_activity(sample.sm_activity_percent for sample in busy)),
         _measured(_TENSOR_ACTIVITY, *_activity(sample.tensor_activity_percent for sample in busy)),
         _measured(_TEMPERATURE, len(busy), _highest(sample.temperature_celsius for sample in busy)),

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from gpumon.core.groups import grouped
 from gpumon.core.model import Device, DeviceState, Switch, bare_uuid
 from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.text import safe_text
@@ -32,10 +33,7 @@ def select_devices(text: str, devices: Sequence[Device]) -> tuple[Device, ...]:
 
 def with_instances(chosen: Iterable[Device], devices: Iterable[Device]) -> list[Device]:
     """The devices, with the instances of a GPU in place of the GPU: they have its processes, and run programs."""
-    parts: dict[str, list[Device]] = {}
-    for device in devices:
-        if device.instance is not None:
-            parts.setdefault(device.instance.parent, []).append(device)
+    parts = grouped((device.instance.parent, device) for device in devices if device.instance is not None)
     return [part for device in chosen for part in parts.get(device.key, [device])]
 
 

@@ -18,8 +18,6 @@ from gpumon.operations.doctor.children import Children, query_cuda
 from gpumon.operations.one_shot import sample_frame
 from gpumon.operations.results import ResultFilter, read_history
 
-_NVML_COUNTS: Final = ("memory_total_bytes", "memory_bus_width_bits", "pcie_generation_max", "pcie_width_max")
-_NVML_RATES: Final = ("clock_sm_max_hertz", "clock_memory_max_hertz")
 _CUDA: Final = (
     *("sm_count", "warp_size", "max_threads_per_sm", "registers_per_sm", "shared_memory_per_sm_bytes"),
     *("shared_memory_per_block_bytes", "shared_memory_per_block_optin_bytes", "l2_bytes"),
@@ -72,10 +70,10 @@ def _properties(device: Device, steps: Steps, mig_instances: int) -> DevicePrope
         values["sm_count"] = sm_count_of(device.compute_capability, cores)
         values["sm_count_source"] = None if values["sm_count"] is None else "nvml"
     problems = {name: problem for name in _CUDA if values[name] is None}
-    for name in _NVML_COUNTS:
+    for name in ("memory_total_bytes", "memory_bus_width_bits", "pcie_generation_max", "pcie_width_max"):
         reading = device.get(name)
         values[name] = None if reading is None else int(reading)
-    values |= {name: device.get(name) for name in _NVML_RATES}
+    values |= {name: device.get(name) for name in ("clock_sm_max_hertz", "clock_memory_max_hertz")}
     values |= {"uuid": device.uuid, "name": device.name, "compute_capability": device.compute_capability}
     values["nvlink_links_count"] = None if (links := device.get("nvlink_links_count")) is None else int(links)
     values |= _computed(values)
@@ -116,7 +114,7 @@ def _cuda_values(device: Device, steps: Steps) -> tuple[Mapping[str, int], Probl
             if isinstance(entry, dict) and same_uuid(entry.get("uuid"), device.uuid):
                 attributes = entry.get("attributes")
                 known = attributes if isinstance(attributes, dict) else {}
-                return {name: value for name, value in known.items() if _is_count(value)}, _NOT_REPORTED
+                return {name: value for name, value in known.items() if type(value) is int and value > 0}, _NOT_REPORTED
         return {}, _NOT_LISTED
     code = steps.value("init", "name")
     error = next(filter(None, (steps.error(step) for step in ("version", "init", "devices"))), "")
@@ -127,7 +125,3 @@ def _cuda_values(device: Device, steps: Steps) -> tuple[Mapping[str, int], Probl
     else:
         reason = f"The CUDA driver was not queried: {steps.ended_by or 'no answer'}."
     return {}, Problem(ProblemCode.UNKNOWN, reason, "gpumon doctor examines the driver.")
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and value > 0

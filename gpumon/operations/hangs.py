@@ -7,15 +7,12 @@ because the inbox of the probes has one reader.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from gpumon.core.ranks import NO_GPU, GpuSignature, HangKind, HangVerdict, RankEvidence
 from gpumon.distributed.environment import JobRank, TrainingJob
 from gpumon.insight.hangs import MAKES_PROGRESS, judge_hang
 from gpumon.operations.rank_watch import Ask, RankWatch
 from gpumon.probe.messages import Answer, Probe
-
-_UNCONFIRMED: Final = HangVerdict(HangKind.RUNNING, is_hang=False, summary=MAKES_PROGRESS)
 
 
 class HangWatch:
@@ -122,5 +119,5 @@ def _confirmed(verdict: HangVerdict, before: HangVerdict | None) -> HangVerdict:
     if before is not None and (before.kind, before.rank) == (verdict.kind, verdict.rank):
         return verdict
     if verdict.kind is HangKind.STRAGGLER:
-        return _UNCONFIRMED
+        return HangVerdict(HangKind.RUNNING, is_hang=False, summary=MAKES_PROGRESS)
     return replace(verdict, is_hang=False) if verdict.is_hang else verdict

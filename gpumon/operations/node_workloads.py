@@ -28,8 +28,6 @@ _START_SECONDS: Final = 20.0
 """For importing torch and the start of CUDA on all GPUs, which is not part of a workload's duration."""
 _MIN_LOAD_SECONDS: Final = 10.0
 _NO_GPU_FREE: Final = "Every GPU is in use; --force runs workloads on them nevertheless."
-_ONE_GPU_FREE: Final = "Fewer than two GPUs are free."
-_NO_TIME: Final = "Too little time is left for it; choose a longer --max-time."
 
 
 class _Silent:
@@ -80,9 +78,9 @@ def measured(
         left = deadline - time.monotonic() - _START_SECONDS
         reason = "" if usable else _NO_GPU_FREE
         if workload.is_joint and len(usable) == 1:
-            reason = _ONE_GPU_FREE
+            reason = "Fewer than two GPUs are free."
         elif workload.fills_time and left < _MIN_LOAD_SECONDS:
-            reason = _NO_TIME
+            reason = "Too little time is left for it; choose a longer --max-time."
         if reason:
             yield skip(reason).named(workload.check_id)
             continue

@@ -27,7 +27,6 @@ _TEXT_LENGTH: Final = 80
 _SLURM_CGROUP: Final = re.compile(r"/job_(\d+)(?:/step_(\w+))?")
 _POD_CGROUP: Final = re.compile(r"kubepods.*?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})", re.IGNORECASE)
 _CONTAINER_CGROUP: Final = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:/|$)", re.MULTILINE)
-_JOB_VARIABLES: Final = (("slurm", "SLURM_JOB_ID"), ("pbs", "PBS_JOBID"), ("lsf", "LSB_JOBID"), ("sge", "JOB_ID"))
 _FRAMEWORKS: Final = [
     (name, re.compile(regex)) for name, regex in (row.split(" | ") for row in table("gpumon.operations", "frameworks"))
 ]
@@ -104,7 +103,7 @@ def _job(variables: Mapping[str, str], cgroup: str) -> tuple[str | None, str | N
     if match is not None:
         step = match[2]
         return "slurm", f"{match[1]}.{step}" if step else match[1]
-    for scheduler, name in _JOB_VARIABLES:
+    for scheduler, name in (("slurm", "SLURM_JOB_ID"), ("pbs", "PBS_JOBID"), ("lsf", "LSB_JOBID"), ("sge", "JOB_ID")):
         job = variables.get(name)
         if job:
             step = variables.get("SLURM_STEP_ID") if scheduler == "slurm" else None

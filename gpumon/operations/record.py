@@ -28,13 +28,11 @@ _NO_DRIVER: Final = frozenset(
 )
 _FIRST_FRAME_TIMEOUT_SECONDS: Final = 10.0
 _READER_CHECK_SECONDS: Final = 0.5
-_ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 
 _NAME: Final = re.compile(r"[\w.+-]{1,64}", re.ASCII)
 _SCRIPT: Final = re.compile(r"[\w./~+-]+\.py", re.ASCII)
 _OPTION: Final = re.compile(r"(--[a-zA-Z][\w.-]{0,39})(=.*)?", re.ASCII)
 _MODULE: Final = re.compile(r"[a-zA-Z_][\w.]{0,63}", re.ASCII)
-_MODULE_RUNNERS: Final = ("python", "torchrun", "accelerate", "deepspeed")
 _HOME: Final = re.compile(r"/(home|Users)/[^/]*/?")
 _SEPARATORS: Final = re.compile(r"[^a-z0-9]+")
 _MIN_SUBSTRING_LENGTH: Final = 3
@@ -216,7 +214,7 @@ def _kept_words(words: list[str]) -> Iterator[str]:
     if not words:
         return
     yield (program := _program(words[0]))
-    module_may_follow = program.startswith(_MODULE_RUNNERS)
+    module_may_follow = program.startswith(("python", "torchrun", "accelerate", "deepspeed"))
     rest = iter(words[1:])
     for word in rest:
         option = _OPTION.fullmatch(word)
@@ -293,7 +291,7 @@ def _writer(file: Path) -> RecordingWriter:
 @contextlib.contextmanager
 def _unwound_by_signals() -> Iterator[None]:
     """Turn the signals that would end the process into an exception that closes the file; ignored ones stay ignored."""
-    before = {number: signal.getsignal(number) for number in _ENDING_SIGNALS}
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     for number, handler in before.items():
         if handler == signal.SIG_DFL:
             signal.signal(number, _end)

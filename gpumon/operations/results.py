@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from gpumon.core.groups import grouped
 from gpumon.core.json_text import json_line
 from gpumon.core.model import short_product_name
 from gpumon.core.units import StartTime
@@ -122,9 +123,7 @@ def read_history(wanted: ResultFilter, now: float) -> list[ResultGroup]:
     """The saved results that are asked for, in groups, the one with the newest result first."""
     known = (saved_result(record) for record in saved_results())
     results = sorted((result for result in known if result is not None), key=lambda result: result.time_seconds)
-    groups: dict[tuple[str, str, str], list[ComparedResult]] = {}
-    for compared in _compared(results):
-        groups.setdefault(compared.result.group, []).append(compared)
+    groups = grouped((compared.result.group, compared) for compared in _compared(results))
     chosen = [[item for item in reversed(group) if wanted.accepts(item.result, now)] for group in groups.values()]
     newest_first = sorted(filter(None, chosen), key=lambda group: group[0].result.time_seconds, reverse=True)
     return [_group(items) for items in newest_first]

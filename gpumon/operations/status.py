@@ -18,8 +18,7 @@ from gpumon.probe.messages import Probe
 
 MEMORY_SCHEMA: Final = 1
 
-_DEVICE_FIELDS: Final = frozenset({"uuid", "name"})
-_METRICS: Final = tuple(field.name for field in fields(AllocatorStatistics) if field.name not in _DEVICE_FIELDS)
+_METRICS: Final = tuple(field.name for field in fields(AllocatorStatistics) if field.name not in {"uuid", "name"})
 _NOT_COUNTED: Final = Problem(
     ProblemCode.NOT_SUPPORTED, "This version of PyTorch, or its configured allocator, does not count it."
 )

@@ -22,7 +22,6 @@ _MAX_RANKS: Final = 64
 _WORKER_NAME: Final = b"pt_data_worker"
 """The name that PyTorch gives to a worker of a DataLoader since 2.6."""
 _SPAWNED: Final = ("multiprocessing.spawn", "multiprocessing.forkserver")
-_TORCH: Final = b"/libtorch"
 _MAX_MAPS_BYTES: Final = 8 << 20
 
 
@@ -119,7 +118,7 @@ def _jobs_of_host(scanner: JobScanner, proc: Path) -> Sequence[TrainingJob]:
 
 def _has_torch(folder: Path) -> bool:
     with suppress(OSError), (folder / "maps").open("rb") as file:
-        return _TORCH in file.read(_MAX_MAPS_BYTES)
+        return b"/libtorch" in file.read(_MAX_MAPS_BYTES)
     return False
 
 

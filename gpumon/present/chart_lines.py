@@ -15,7 +15,6 @@ from gpumon.present.time_axis import AXIS, TimeWindow, axis_text
 
 AREA_GLYPH: Final = "⣿"
 LINE_GLYPH: Final = "━"
-_NOT_MEASURED: Final = "not measured"
 
 
 def chart_lines(chart: MetricChart, tracks: Sequence[Track], width: int, cursor: int | None = None) -> list[Line]:
@@ -70,7 +69,7 @@ def _legend(chart: MetricChart, tracks: Sequence[Track], width: int, cursor: int
 def _summary_text(summary: Summary | None, unit: Unit) -> str:
     """The mean of a column, and its range where the values differ."""
     if summary is None:
-        return _NOT_MEASURED
+        return "not measured"
     low, mean, high = (value_text(_rounded(value), unit) for value in summary)
     return mean if low == high else f"{mean} ({of_text(low, high, 'to')})"
 

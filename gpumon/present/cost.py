@@ -12,10 +12,7 @@ from gpumon.present.paint.table import Column
 from gpumon.session.costs import CallCosts, CostSample, ProcessCost
 
 _NO_PROC: Final = "/proc does not report it."
-_NO_TERMINAL: Final = "Nothing is sent to a terminal here."
-_NO_COLLECTOR: Final = "No collector runs here: the frames come from a recording or a pipe."
 _MIN_SHARE: Final = 0.00001
-_PREFIX: Final = "nvml"
 
 
 def cost_entries(costs: CostSample, before: CostSample, frame: Frame) -> Iterator[Entry]:
@@ -38,7 +35,7 @@ def cost_entries(costs: CostSample, before: CostSample, frame: Frame) -> Iterato
     yield _terminal_entry(costs, before)
     yield from _process_entries("gpumon", costs.own, before.own, costs, before)
     if not costs.collectors:
-        yield "Collector", MISSING, _NO_COLLECTOR
+        yield "Collector", MISSING, "No collector runs here: the frames come from a recording or a pipe."
     earlier = {collector.pid: collector for collector in before.collectors}
     for collector in costs.collectors:
         yield from _process_entries("Collector", collector, earlier.get(collector.pid), costs, before)
@@ -64,7 +61,7 @@ def _sweep_entries(frame: Frame) -> Iterator[Entry]:
 def _terminal_entry(costs: CostSample, before: CostSample) -> Entry:
     label = "Sent to the terminal"
     if costs.terminal_bytes is None:
-        return label, MISSING, _NO_TERMINAL
+        return label, MISSING, "Nothing is sent to a terminal here."
     seconds = costs.at_seconds - before.at_seconds
     rate = "" if seconds <= 0 else f", {bytes_text((costs.terminal_bytes - (before.terminal_bytes or 0)) / seconds)}/s"
     note = f"Everything drawn, and the rate over the last {_span(costs, before)}. Rows that do not change cost nothing."
@@ -159,7 +156,7 @@ CALL_COLUMNS: Final[tuple[Column[CallRow], ...]] = columns(
     "calls",
     {
         "call": Cells(
-            lambda row, _: Span(row.total.call.removeprefix(_PREFIX), Role.ACCENT),
+            lambda row, _: Span(row.total.call.removeprefix("nvml"), Role.ACCENT),
             lambda row: row.total.call,
             lambda row: row.total.call,
         ),

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from gpumon.core.device_use import IdleSince, is_unattributed, is_utilized
+from gpumon.core.groups import grouped
 from gpumon.core.model import Device, DeviceState, Process
 from gpumon.core.units import MISSING, duration_text
 from gpumon.operations.program_name import program_name
@@ -102,9 +103,8 @@ def owner_of(
     held = device.get("memory_used_bytes")
     if not device.processes:
         return DeviceOwner(program=_without_process(device, is_free), idle=idle, held_bytes=held, is_free=is_free)
-    by_program: dict[tuple[str | None, str], list[Process]] = {}
-    for process in sorted(device.processes, key=_importance, reverse=True):
-        by_program.setdefault((process.user, _program(process)), []).append(process)
+    processes = sorted(device.processes, key=_importance, reverse=True)
+    by_program = grouped(((process.user, _program(process)), process) for process in processes)
     (user, program), members = next(iter(by_program.items()))
     others = {owner: name for owner, name in reversed(by_program) if owner != user}
     memory = [process.memory_bytes for process in members if process.memory_bytes is not None]

@@ -18,7 +18,6 @@ _STATE_TEXTS: Final = {TrainingJobState[state]: text for state, _, text in _STAT
 _STATE_ROLES: Final = {TrainingJobState[state]: Role[role] for state, role, _ in _STATES if role != "-"}
 _ATTENTION: Final = (TrainingJobState.HANGING, TrainingJobState.UNDECIDED, TrainingJobState.SLOW)
 """States that the title counts first."""
-_NOT_READ: Final = "Searching for training jobs ..."
 _NO_JOBS: Final = "No training job: no process uses a GPU, has a probe, or is a rank of torchrun, Slurm or MPI."
 
 
@@ -33,7 +32,7 @@ def jobs_title(reports: Sequence[TrainingJobReport]) -> tuple[str, str]:
 
 def no_jobs_text(view: ViewState) -> str:
     """What stands in the place of the rows if there are none."""
-    return _NO_JOBS if view.jobs.is_read else _NOT_READ
+    return _NO_JOBS if view.jobs.is_read else "Searching for training jobs ..."
 
 
 def headline_lines(report: TrainingJobReport | None, width: int, height: int) -> list[Line]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from string import ascii_uppercase
 from typing import Final, NamedTuple
 
+from gpumon.core.groups import grouped
 from gpumon.core.text_table import table
 from gpumon.core.units import bytes_text, counted
 from gpumon.operations.waterfall import MemoryPart, PartKind, Waterfall
@@ -68,10 +69,7 @@ def memory_groups(fall: Waterfall, width: int) -> list[MemoryGroup]:
         fall: The memory.
         width: Cells of the bar.
     """
-    processes: dict[int, list[MemoryPart]] = {}
-    for part in fall.parts:
-        if part.pid is not None:
-            processes.setdefault(part.pid, []).append(part)
+    processes = grouped((part.pid, part) for part in fall.parts if part.pid is not None)
     sizes = {pid: sum(part.bytes for part in parts) for pid, parts in processes.items()}
     small = {pid for pid, size in sizes.items() if size * width < _MIN_CELLS * fall.total_bytes}
     small = small if len(small) > 1 else set()

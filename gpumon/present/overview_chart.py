@@ -60,7 +60,6 @@ _SMALL_CHARTS: Final = (
 )
 _MIN_SMALL_HEIGHT: Final = 5
 """Lines of a small chart with a blank line and its heading."""
-_LINKS: Final = (("NVLink", "nvlink"), ("PCIe", "pcie"))
 _MIN_GAUGE_HEIGHT: Final = 9
 """A lower panel has the activity in two lines, without bars."""
 
@@ -232,7 +231,7 @@ def panel_lines(row: DeviceRow, width: int, height: int, torch: AllocatorStatist
         texts = [plain((state_span(row),)), *filter(None, reason), ALERTS_HINT]
         return [cut((Span(text, Role.ERROR if not number else Role.DIM),), width) for number, text in enumerate(texts)]
     lines = _activity(device, width, has_bars=height >= _MIN_GAUGE_HEIGHT)
-    lines += [_link(device, label, name) for label, name in _LINKS]
+    lines += [_link(device, label, name) for label, name in (("NVLink", "nvlink"), ("PCIe", "pcie"))]
     lines.append(_clock(row))
     if torch is not None:
         lines.append(_torch(torch))

@@ -18,7 +18,6 @@ HOW_TO: Final[tuple[tuple[str, str], ...]] = (
     ("import gpumon.probe; gpumon.probe.start()", "in the program"),
     ("enter, or gpumon attach PID", "add one to a running process"),
 )
-_INVITATION: Final = "A probe in a process shows what PyTorch does with its memory. To add one:"
 _STATE_TEXTS: Final[Mapping[ProbeState, str]] = {
     ProbeState.WAITING_FOR_TORCH: "has not imported PyTorch yet",
     ProbeState.CPU_ONLY: "uses a CPU-only build of PyTorch",
@@ -134,7 +133,7 @@ def hint_lines(width: int, probes: Mapping[int, Probe], *, is_this_host: bool) -
     """Why there are no values of PyTorch, and how to add a probe where there is none."""
     if probes or not is_this_host:
         return [line(Span(clipped(f" {NONE_ON_THIS_GPU if probes else OTHER_HOST}", width), Role.DIM))]
-    lines = [line(clipped(f" {_INVITATION}", width))]
+    lines = [line(clipped(" A probe in a process shows what PyTorch does with its memory. To add one:", width))]
     for command, purpose in HOW_TO:
         label = f"   {command:<42} "
         lines.append(line(Span(label, Role.ACCENT), Span(clipped(purpose, width - len(label)), Role.DIM)))

@@ -8,7 +8,6 @@ from gpumon.health.alerts import Severity
 from gpumon.present.paint.line import Line, Role, Span, clipped, cut, merged, width_of
 from gpumon.session.view_state import ViewState
 
-_BRAND: Final = " gpumon "
 _RUNNING_MARK: Final = "▶"
 _ALERT_MARK: Final = "●"
 _MIN_GAP: Final = 2
@@ -115,7 +114,7 @@ def title_line(title: str, details: str, width: int) -> Line:
 
 def _left(view: ViewState, front: str, layout: _Layout, keys: Mapping[str, str]) -> tuple[Line, tuple[PlacedTab, ...]]:
     """The brand and the tabs."""
-    spans = [Span(_BRAND, Role.ACCENT)] if layout.brand else []
+    spans = [Span(" gpumon ", Role.ACCENT)] if layout.brand else []
     tabs = []
     start = _width(spans)
     for tab in TABS:

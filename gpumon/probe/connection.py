@@ -28,8 +28,6 @@ _REJECTED: Final = Problem(
 )
 _NO_GREETING: Final = Problem(ProblemCode.UNRESPONSIVE, f"The probe has sent no message for {GREETING_SECONDS:.0f} s.")
 _LINE_TOO_LONG: Final = Problem(ProblemCode.DAMAGED, "The probe sends a line that is too long.")
-_OUT_OF_ORDER: Final = Problem(ProblemCode.DAMAGED, "The probe sends messages in the wrong order.")
-_NOT_REQUESTED: Final = Problem(ProblemCode.DAMAGED, "The probe answers a request that gpumon did not send.")
 _BUSY: Final = Problem(ProblemCode.UNRESPONSIVE, "The probe has not answered the previous request of this kind yet.")
 _NOT_ACCEPTED: Final = Problem(ProblemCode.UNRESPONSIVE, "The probe does not accept requests now.", "Try again.")
 
@@ -212,12 +210,12 @@ class Connection:
             self.probe = replace(self.probe, reading=message, arrived_monotonic=now)
             yield self.probe
         elif message is not None:
-            self._count_invalid(_OUT_OF_ORDER)
+            self._count_invalid(Problem(ProblemCode.DAMAGED, "The probe sends messages in the wrong order."))
 
     def _handle_reply(self, reply: Reply) -> Iterator[Answer]:
         pending = self._pending.pop(reply.id, None)
         if pending is None:
-            self._count_invalid(_NOT_REQUESTED)
+            self._count_invalid(Problem(ProblemCode.DAMAGED, "The probe answers a request that gpumon did not send."))
         elif pending.is_late:
             return
         elif reply.reason is not None:

@@ -21,8 +21,6 @@ from gpumon.probe.agent.pytorch import Torch
 from gpumon.stacks.tables import line_text, program_frame
 
 _MAX_LINES: Final = 5
-_NO_CUDA: Final = "gpumem: PyTorch has not used CUDA in this kernel, so there is nothing to measure."
-_NO_HISTORY: Final = "Which lines allocated it is shown from the next cell on, after PyTorch's first use of CUDA."
 _FREED: Final = frozenset({"free", "free_requested"})
 
 
@@ -91,7 +89,7 @@ def gpumem(shell: Any, cell: str) -> None:  # noqa: ANN401 - IPython has no type
         result = shell.run_cell(cell)
     after = _devices()
     if not after:
-        print(_NO_CUDA)
+        print("gpumem: PyTorch has not used CUDA in this kernel, so there is nothing to measure.")
     cells = getattr(shell.compile, "_filename_map", {})
     for ordinal, statistics in after.items():
         start, left = before.get(ordinal, {}).get("allocated_bytes", 0), statistics["allocated_bytes"]
@@ -101,7 +99,7 @@ def gpumem(shell: Any, cell: str) -> None:  # noqa: ANN401 - IPython has no type
         name = safe_text(statistics["name"])
         print(f"GPU {ordinal} ({name}): peak {bytes_text(highest)}, before {bytes_text(start)}, change {change}")
         if peak is None:
-            print(f"  {_NO_HISTORY}")
+            print("  Which lines allocated it is shown from the next cell on, after PyTorch's first use of CUDA.")
             continue
         if len(events[ordinal]) >= MAX_ENTRIES:
             print(

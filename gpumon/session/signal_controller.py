@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gpumon.core.groups import grouped
 from gpumon.core.units import bytes_text
 from gpumon.operations.signals import SentSignal, SignalRefusal, SignalResult, SignalSender, SignalTarget
 
@@ -96,10 +97,11 @@ class SignalController:
         """Follow the processes that got a signal, in a frame of this host."""
         if not self._followed:
             return
-        devices: dict[tuple[int, int], list[Device]] = {}
-        for device in frame.devices:
-            for process in device.processes or ():
-                devices.setdefault((process.pid, process.start_ticks or 0), []).append(device)
+        devices = grouped(
+            ((process.pid, process.start_ticks or 0), device)
+            for device in frame.devices
+            for process in device.processes or ()
+        )
         is_complete = all(device.processes is not None for device in frame.devices)
         for identity, followed in list(self._followed.items()):
             if followed.sent_monotonic is None:

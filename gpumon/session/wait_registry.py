@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from gpumon.core.model import Device, Frame, Process
     from gpumon.operations.wait import Condition
 
-_MEMORY_PERCENT: Final = (50, 90)
 _UTILIZATION_PERCENT: Final = 5
 _UTILIZATION_SECONDS: Final = 300.0
 """A pause between two epochs is shorter."""
@@ -45,7 +44,7 @@ def wait_choices(device: Device | None, process: Process | None) -> list[WaitCho
     choices = [] if process is None else [_process_choice(process)]
     if device is not None:
         choices.append(_device_choice(device, "free", "is free", is_free()))
-        for percent in _MEMORY_PERCENT:
+        for percent in (50, 90):
             label = f"uses more than {percent} % of its memory"
             choices.append(_device_choice(device, f"memory-{percent}", label, memory_above(percent)))
         label = f"is utilized below {_UTILIZATION_PERCENT} % for {age_text(_UTILIZATION_SECONDS)}"

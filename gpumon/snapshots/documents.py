@@ -175,15 +175,11 @@ def trace_events(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     """The events of the trace; each device is a process in it."""
     for device in snapshot.devices:
         if device.history is not None:
-            yield _process_name(device)
+            yield {"ph": "M", "name": "process_name", "pid": device.ordinal, "args": {"name": f"cuda:{device.ordinal}"}}
             yield from _counters(device.ordinal, device.history)
             yield from _failures(snapshot, device.ordinal, device.history)
             for number, allocation in enumerate(device.history.largest):
                 yield from _slice(snapshot, device, number, allocation)
-
-
-def _process_name(device: DeviceMemory) -> dict[str, Any]:
-    return {"ph": "M", "name": "process_name", "pid": device.ordinal, "args": {"name": f"cuda:{device.ordinal}"}}
 
 
 def _counters(ordinal: int, history: History) -> Iterator[dict[str, Any]]:

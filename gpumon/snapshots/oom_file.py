@@ -3,15 +3,11 @@
 Its blocks have no stacks, which would have cost the process too much time. The only stack is that of the request.
 """
 
-from typing import Final
-
 from gpumon.core.allocator import BlockState
 from gpumon.core.oom_file import MAX_BYTES, OomFile, OomFileError, is_oom_file, parse_oom_file
 from gpumon.core.source_file import UnreadableError
 from gpumon.snapshots.model import Amount, DeviceMemory, Snapshot, SnapshotFrame, StackUse
 from gpumon.snapshots.pickle_reader import ByteSource
-
-_UNKNOWN: Final = SnapshotFrame("the probe records no stacks of blocks")
 
 
 def begins_as_json(beginning: bytes) -> bool:
@@ -46,7 +42,7 @@ def _snapshot(file: OomFile, name: str, size_bytes: int) -> Snapshot:
     return Snapshot(
         name=name,
         size_bytes=size_bytes,
-        frames=(_UNKNOWN,),
+        frames=(SnapshotFrame("the probe records no stacks of blocks"),),
         stacks=((0,),),
         devices=(DeviceMemory(file.ordinal, file.segments, (StackUse(0, now),)),),
         settings=dict(file.settings),

@@ -15,7 +15,6 @@ _MIN_BYTES_PER_SECOND: Final = 2_000_000
 """A hostile file may take longer and is rejected; an ordinary file is read twenty times as fast."""
 _MAX_COMPRESSION_RATIO: Final = 20
 """Assumed for a compressed file."""
-_REMEDY: Final = "Use a file that torch.cuda.memory._dump_snapshot() wrote."
 
 
 class SnapshotReader(FileReader[Snapshot]):
@@ -31,7 +30,7 @@ class SnapshotReader(FileReader[Snapshot]):
         limits = ReaderLimits(
             _MIN_MEMORY_BYTES, _MEMORY_PER_FILE_BYTE, _MIN_SECONDS, _MIN_BYTES_PER_SECOND, _MAX_COMPRESSION_RATIO
         )
-        super().__init__(path, limits, _REMEDY, MAX_BYTES)
+        super().__init__(path, limits, "Use a file that torch.cuda.memory._dump_snapshot() wrote.", MAX_BYTES)
         self._largest = largest
 
     def script(self) -> Path:

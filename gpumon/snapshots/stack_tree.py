@@ -8,6 +8,7 @@ from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
+from gpumon.core.groups import grouped
 from gpumon.snapshots.model import NO_AMOUNT, Amount, DeviceMemory, Snapshot, SnapshotFrame, StackUse
 
 
@@ -71,10 +72,7 @@ class StackNode:
 
 def child_nodes(shares: Iterable[StackShare], depth: int = 0, parent: str = "") -> tuple[StackNode, ...]:
     """The frames at a depth, largest first."""
-    groups: dict[SnapshotFrame, list[StackShare]] = {}
-    for share in shares:
-        if depth < len(share.frames):
-            groups.setdefault(share.frames[depth], []).append(share)
+    groups = grouped((share.frames[depth], share) for share in shares if depth < len(share.frames))
     nodes = [
         StackNode(frame, members, depth, f"{parent}/{number}") for number, (frame, members) in enumerate(groups.items())
     ]

@@ -14,7 +14,6 @@ NO_STACK: Final = 0
 """The stack of an allocation that was recorded without one."""
 EARLIER: Final = 1
 """The stack of everything allocated before the first event."""
-_PLACEHOLDERS: Final = (SnapshotFrame("no stack was recorded"), SnapshotFrame("allocated before the history began"))
 _MAX_FRAMES: Final = 1_000
 """Number of innermost frames kept of a stack, which is deeper only in a recursive program."""
 _MAX_NAME: Final = 200
@@ -76,7 +75,7 @@ class StackTable:
         self.refs: list[StackRef] = []
         self._raw_frames: dict[SnapshotFrame, int] = {}
         """Numbers by the frame as the file has it: `safe_text` is slow, and each frame occurs thousands of times."""
-        for frame in _PLACEHOLDERS:
+        for frame in (SnapshotFrame("no stack was recorded"), SnapshotFrame("allocated before the history began")):
             self._stack_of((self._frame_of(frame),))
 
     def number(self, listed: Any) -> int:  # noqa: ANN401 - anything may be in the file

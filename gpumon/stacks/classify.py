@@ -56,7 +56,6 @@ class SampleClass(NamedTuple):
 OVERHEAD: Final = "overhead"
 """The finer name of samples in torch's Python code around operators."""
 _MAX_FRAMES: Final = 16_384
-_NOWHERE: Final = StackFrame("", 0, "")
 
 
 def classify(frames: Sequence[StackFrame], source_of: SourceOf, *, has_gpu: bool) -> SampleClass:
@@ -65,7 +64,7 @@ def classify(frames: Sequence[StackFrame], source_of: SourceOf, *, has_gpu: bool
     own = program_frame(stack)
     line = line_text(own)
     text = "" if own is None else source_of(own.file, own.line).strip()
-    text = text or (stack[0] if own is None and stack else own or _NOWHERE).function
+    text = text or (stack[0] if own is None and stack else own or StackFrame("", 0, "")).function
     name, kind = _class_of(stack, source_of, has_gpu=has_gpu)
     if name == LOGGING and _is_preparing(stack):
         name, kind = PREPARATION, "main_process"

@@ -27,7 +27,6 @@ _CHUNK_BYTES: Final = 1 << 20
 _HEAD_BYTES: Final = 200
 _VALUE_STARTS: Final = (b",", b"{", b"[")
 """Every value of a JSON document follows one of these, or the colon after the first key of an object."""
-_TOO_MANY_VALUES: Final = Problem(ProblemCode.DAMAGED, "A line has more values than any frame.")
 _MONOTONIC: Final = re.compile(rb'"monotonic_seconds":\s{0,8}(-?\d{1,12}(?:\.\d{1,9})?)')
 
 
@@ -120,7 +119,7 @@ class FrameLines:
     def decode(self, line: Line) -> Record | None:
         """Decode a line; returns None for a damaged line, which is counted once however often the line is read."""
         if sum(map(line.data.count, _VALUE_STARTS)) > MAX_FRAME_VALUES:
-            self._count(line.offset, _TOO_MANY_VALUES)
+            self._count(line.offset, Problem(ProblemCode.DAMAGED, "A line has more values than any frame."))
             return None
         try:
             return Record(line.seconds, decode(line.data))

@@ -27,7 +27,6 @@ INDEX_LINES: Final = 64
 SCAN_BYTES: Final = 64 << 20
 _GZIP_WINDOW: Final = 31
 _BUFFER_BYTES: Final = 1 << 16
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class RecordingWriter:
@@ -298,7 +297,7 @@ def _open(path: Path, name: str) -> io.BufferedReader:
 
 
 def _write_error(error: OSError, name: str) -> CommandError:
-    if error.errno in _FULL:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         remedy = "The frames recorded so far can be replayed. Free some space, or record to another disk."
         return CommandError(_file_problem(error, f"The recording {name} ended early", remedy), ExitCode.BAD_VERDICT)
     return CommandError(

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from gpumon.core.groups import grouped
 from gpumon.core.step_classes import CPU_CLASSES, CPU_MATMUL, CPU_OPERATORS, CPU_OUTSIDE, DATA, GPU_CLASSES, HOST, SYNC
 from gpumon.traces.device_time import WORK_KINDS, work_class
 from gpumon.traces.kinds import Kind, is_blocking_call, is_blocking_operator, is_data_wait
@@ -47,10 +48,7 @@ def write_columns(
     table: EventTable, path: Sequence[TimePiece], begin: int, duration: int, descriptor: int
 ) -> tuple[Lane, ...]:
     """Write the columns to a file, lane by lane, and return the lanes: the critical path, streams, threads."""
-    by_lane: dict[int, list[int]] = {}
-    for index in range(len(table)):
-        if table.kinds[index] not in _HIDDEN:
-            by_lane.setdefault(table.lanes[index], []).append(index)
+    by_lane = grouped((table.lanes[index], index) for index in range(len(table)) if table.kinds[index] not in _HIDDEN)
     lanes: list[tuple[Lane, bytes, bytes]] = []
     classes = _classes(table)
     columns = (array("q"), array("q"), array("I"), array("B"))

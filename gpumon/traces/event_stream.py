@@ -12,7 +12,6 @@ from gpumon.core.source_file import ExpansionError, UnreadableError
 _CHUNK_BYTES: Final = 1 << 22
 _MAX_VALUE_CHARACTERS: Final = 1 << 25
 """A larger event or header is refused; those of Kineto have a few hundred bytes."""
-_EVENTS: Final = "traceEvents"
 _SPACE: Final = re.compile(r"\s*")
 _SEPARATOR: Final = re.compile(r"[\s,]*")
 _MAX_KEY: Final = 64
@@ -67,7 +66,7 @@ class EventStream:
         has_events, unsupported = False, ""
         try:
             while key := self._key():
-                if key == _EVENTS and self._next(_SPACE) == "[":
+                if key == "traceEvents" and self._next(_SPACE) == "[":
                     has_events = True
                     self._at += 1
                     yield from self._list()

@@ -68,7 +68,6 @@ def kernel_class(name: str) -> str:
 _BLOCKING_CALLS: Final = re.compile(
     r"(cuda|cu|hip)(Device|Stream|Ctx|Event)Synchronize|(cuda|hip)Memcpy(2D|3D)?|(cuda|hip)(Free|FreeHost)"
 )
-_BLOCKING_OPERATORS: Final = frozenset(("aten::item", "aten::_local_scalar_dense"))
 _ALLOCATIONS: Final = re.compile(r"(cuda|hip)(Malloc|MallocHost|HostAlloc)|cuMem(Create|Map)")
 _DATA: Final = re.compile(r"^enumerate\(DataLoader\)#|^enumerate\(DataPipe\)#")
 _LAUNCH: Final = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
@@ -83,7 +82,7 @@ def is_blocking_call(name: str) -> bool:
 
 def is_blocking_operator(name: str) -> bool:
     """Whether an operator reads a value from the GPU."""
-    return name in _BLOCKING_OPERATORS
+    return name in {"aten::item", "aten::_local_scalar_dense"}
 
 
 def is_data_wait(name: str) -> bool:

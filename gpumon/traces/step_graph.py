@@ -26,7 +26,6 @@ NEVER: Final = -(1 << 60)
 """A moment before all others."""
 LAST: Final = -1
 """In place of a number of works: all work of the stream so far."""
-_AUTOGRAD: Final = "autograd::engine"
 _LAUNCH_NS: Final = 5_000
 """From the begin of a launch to that of its work, where no launch of the step shows it."""
 GAP_NS: Final = 1_000
@@ -149,7 +148,7 @@ class GraphBuilder:
         """The chain of the host: the innermost event at each moment, or none."""
         table, lanes = self._table, defaultdict[int, list[int]](list)
         helpers = {table.lanes[launch] for launch in self._host.launches.values()}
-        is_autograd = [text.startswith(_AUTOGRAD) for text in table.texts]
+        is_autograd = [text.startswith("autograd::engine") for text in table.texts]
         for index, kind in enumerate(table.kinds):
             if table.begins[index] < step.end and table.ends[index] > step.begin:
                 name = table.names[index]

@@ -29,16 +29,13 @@ _CLOSE_SECONDS: Final = 0.3
 """Longer than a collector that is asked to end is waited for."""
 _WAKE_DELAY_SECONDS: Final = 0.02
 _MAX_TRIES: Final = 25
-_ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
 _RESTORE: Final = (
     b"\x1b[?2026l"  # end of a synchronized update
     b"\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"  # mouse
     b"\x1b[?2004l\x1b[?2048l\x1b[?1004l\x1b[<u"  # paste, resize, focus, keyboard
     b"\x1b[?7h\x1b[0m\x1b[?1049l\x1b[?25h"  # wrap, colors, alternate screen, cursor
 )
-_START_NOTE: Final = "Waiting for the first values."
 _ERASE_LINE: Final = "\r\x1b[K"
-_TEXTUAL_SETTINGS: Final = {"TEXTUAL_FPS": "30", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}
 
 
 def require() -> None:
@@ -68,7 +65,7 @@ def set_textual_defaults() -> None:
     Variables that the user has set take precedence. ``COLUMNS`` and ``LINES`` are removed: a size that a shell has
     exported would override the terminal's size and not follow it.
     """
-    for name, value in _TEXTUAL_SETTINGS.items():
+    for name, value in {"TEXTUAL_FPS": "30", "TEXTUAL_ANIMATIONS": "none", "TEXTUAL_SMOOTH_SCROLL": "0"}.items():
         os.environ.setdefault(name, value)
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)
@@ -77,7 +74,7 @@ def set_textual_defaults() -> None:
 @contextmanager
 def start_note() -> Iterator[None]:
     """Say that gpumon starts while the screen's library is imported, which may take a second on a slow host."""
-    sys.stderr.write(_START_NOTE)
+    sys.stderr.write("Waiting for the first values.")
     sys.stderr.flush()
     try:
         yield
@@ -171,7 +168,7 @@ class Guard:
 
     def install(self) -> None:
         """Handle signals, except those that the user ignores, and watch the terminal."""
-        for number in _ENDING_SIGNALS:
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._handlers[number] = signal.signal(number, self._end)
         threading.Thread(target=self._watch_terminal, name="gpumon-terminal", daemon=True).start()

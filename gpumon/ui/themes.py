@@ -13,12 +13,8 @@ from gpumon.core.text_table import table
 from gpumon.present.paint.line import Role
 from gpumon.present.palette import BACKGROUND, CURSOR_ROW, PANEL, PRIMARY, SUCCESS, SURFACE, Palette
 
-_PLAIN: Final = Role.PLAIN.value
 _DIM: Final = Role.DIM.value
-_ERROR: Final = Role.ERROR.value
-_WARNING: Final = Role.WARNING.value
 _GRID: Final = Role.GRID.value
-_SERIES_5: Final = Role.SERIES_5.value
 
 _TEXTUAL_VARIABLES: Final = dict(row.split() for row in table("gpumon.ui", "textual_variables"))
 """Variables of Textual's own widgets, and the color that each of them takes."""
@@ -42,12 +38,12 @@ def textual_theme(palette: Palette) -> Theme:
     return Theme(
         palette.name,
         primary=colors[PRIMARY],
-        secondary=colors[_SERIES_5],
+        secondary=colors[Role.SERIES_5.value],
         accent=colors[PRIMARY],
         success=colors[SUCCESS],
-        warning=colors[_WARNING],
-        error=colors[_ERROR],
-        foreground=colors[_PLAIN],
+        warning=colors[Role.WARNING.value],
+        error=colors[Role.ERROR.value],
+        foreground=colors[Role.PLAIN.value],
         background=colors[BACKGROUND],
         surface=colors[SURFACE],
         panel=colors[PANEL],

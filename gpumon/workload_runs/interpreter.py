@@ -19,7 +19,6 @@ _CHECK_TORCH: Final = (
 )
 """A plain folder called torch, for example with data, is a namespace package, which has no origin."""
 _TIMEOUT_SECONDS: Final = 10.0
-_OWN_ENVIRONMENT: Final = "gpumon's own environment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ def _requested_interpreter(requested: str) -> Interpreter:
 
 
 def _candidates(variables: Mapping[str, str]) -> Iterator[Interpreter]:
-    yield Interpreter(Path(sys.executable), _OWN_ENVIRONMENT)  # already runs gpumon, whoever owns it
+    yield Interpreter(Path(sys.executable), "gpumon's own environment")  # already runs gpumon, whoever owns it
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if variables.get(name):
             yield _candidate(Path(variables[name]) / "bin" / "python", name)

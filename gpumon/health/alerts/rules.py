@@ -4,6 +4,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gpumon.core.groups import grouped
 from gpumon.core.model import Device, DeviceState, Frame
 from gpumon.core.problems import Problem
 from gpumon.core.text import safe_text
@@ -196,10 +197,8 @@ def worst_first(alerts: Sequence[Alert]) -> list[Alert]:
 
 def merged_alerts(alerts: Sequence[Alert]) -> list[Alert]:
     """The alerts with one alert in place of those that several devices have in common."""
-    by_id: dict[str, list[Alert]] = {}
-    for alert in alerts:
-        if alert.device_index is not None and plural_clause(alert.id) is not None:
-            by_id.setdefault(alert.id, []).append(alert)
+    of_devices = (alert for alert in alerts if alert.device_index is not None and plural_clause(alert.id) is not None)
+    by_id = grouped((alert.id, alert) for alert in of_devices)
     merged: list[Alert] = []
     for alert in alerts:
         group = by_id.get(alert.id, [])

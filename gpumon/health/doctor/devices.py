@@ -26,7 +26,6 @@ _RESET_CLOCKS: Final = "To reset the clocks to their defaults: sudo nvidia-smi -
 _DEFAULT_MODE: Final = "To allow all processes again: sudo nvidia-smi -c DEFAULT."
 _HOLDER_FIX: Final = ALERT_TEXTS["memory_unattributed"].action
 _HOT_FIX: Final = ALERT_TEXTS["temperature_high"].action
-_SLOT_FIX: Final = ALERT_TEXTS["pcie_degraded"].action
 _NOT_REPORTED: Final = "The GPUs or their driver do not report this."
 
 
@@ -127,7 +126,7 @@ def pcie(gpus: Gpus) -> CheckResult:
             f"{link_text(device, is_maximum=True)}"
             for device in degraded
         ]
-        return warn(f"{'; '.join(links)}.", _SLOT_FIX)
+        return warn(f"{'; '.join(links)}.", ALERT_TEXTS["pcie_degraded"].action)
     if not busy:
         return skip(
             "No GPU is busy, and an idle link saves power. Check again under load, such as gpumon run transfer."

@@ -25,10 +25,7 @@ _CUINIT_ERRORS: Final = {
     int(code): (meaning, fix.format(fabric=FABRIC_FIX, reload=_RELOAD))
     for code, meaning, fix in (row.split(" | ") for row in table("gpumon.health.doctor", "cuinit_errors"))
 }
-_ABSENT: Final = frozenset({ProblemCode.LIBRARY_NOT_FOUND, ProblemCode.DRIVER_NOT_LOADED})
 _VERSION: Final = re.compile(r"\.so\.(\d+\.\d+(?:\.\d+)?)$", re.ASCII)
-_DENIED: Final = "EPERM"
-_ABSENT_NODE: Final = "ENOENT"
 
 
 def loaded(files: DriverFiles, frame: Frame | Problem) -> CheckResult:
@@ -38,7 +35,7 @@ def loaded(files: DriverFiles, frame: Frame | Problem) -> CheckResult:
     if files.version:
         return ok(f"kernel module {files.version}")
     problem = None if isinstance(frame, Problem) else frame.problems.get("driver")
-    if problem is not None and problem.code not in _ABSENT:
+    if problem is not None and problem.code not in {ProblemCode.LIBRARY_NOT_FOUND, ProblemCode.DRIVER_NOT_LOADED}:
         return skip(f"Whether it is loaded is not visible from here. {problem.reason}")
     if "nouveau" in files.modules:
         return fail(
@@ -130,8 +127,8 @@ def control_group(start: CudaStart) -> CheckResult:
     if error:
         return fail(f"Opening the device nodes failed: {error}.", _SEE_DMESG)
     opened: dict[str, Any] = start.steps.value("nodes", "opened") or {}
-    present = {path: error for path, error in opened.items() if error != _ABSENT_NODE}
-    denied = [path for path, error in present.items() if error == _DENIED]
+    present = {path: error for path, error in opened.items() if error != "ENOENT"}
+    denied = [path for path, error in present.items() if error == "EPERM"]
     if denied:
         fix = f"A container loses the devices when systemd reloads its rules. {_CONTAINER}"
         return fail(f"The control group (cgroup) denies access to {', '.join(denied)}.", fix)

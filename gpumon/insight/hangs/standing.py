@@ -44,7 +44,6 @@ _KINDS: Final = {
     Standing.WAITS_FOR_DATA: HangKind.WAITING_FOR_DATA,
     Standing.WAITS_FOR_LOCK: HangKind.WAITING_FOR_LOCK,
 }
-_SLEEPING: Final = frozenset({"nanosleep", "clock_nanosleep"})
 _BLOCKING: Final = {
     call: verb
     for verb, calls in (
@@ -61,7 +60,6 @@ _BLOCKING: Final = {
     )
     for call in calls.split()
 }
-_WITHOUT_TARGET: Final = frozenset({"wait4", "waitid"})
 _POLLING: Final = frozenset({"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait"})
 
 
@@ -125,7 +123,7 @@ _CHECKS: Final[tuple[tuple[Standing, Callable[[RankEvidence], bool]], ...]] = (
     (Standing.IN_DISK, lambda rank: rank.state_code == "D"),
     (Standing.WAITS_FOR_DATA, is_waiting_for_data),
     (Standing.IN_CALL, _is_in_call),
-    (Standing.SLEEPS, lambda rank: rank.system_call in _SLEEPING),
+    (Standing.SLEEPS, lambda rank: rank.system_call in {"nanosleep", "clock_nanosleep"}),
     (Standing.IN_COLLECTIVE, lambda rank: collective_function(rank.stack) != ""),
     (Standing.WAITS_FOR_LOCK, lambda rank: rank.system_call == "futex" or is_in(rank.stack[:1], LOCK_MODULES)),
     (Standing.COMPUTES, lambda rank: rank.state_code == "R" or (rank.cpu_share or 0.0) >= _MIN_BUSY_SHARE),
@@ -160,7 +158,7 @@ def description(rank: RankEvidence) -> str:
 
 def _call(rank: RankEvidence) -> str:
     verb = _BLOCKING.get(rank.system_call, "waits for")
-    if rank.system_call in _WITHOUT_TARGET:
+    if rank.system_call in {"wait4", "waitid"}:
         return verb
     return f"{verb} {rank.system_call_target or 'a file or socket'}"
 

@@ -29,7 +29,6 @@ _FILES: Final = (
     "proc/version", "etc/os-release", "proc/cmdline", "proc/meminfo", "proc/loadavg", "proc/self/limits",
     "proc/self/cgroup", "proc/driver/nvidia/version", "proc/driver/nvidia/params",
 )  # fmt: skip
-_GPU_FILES: Final = "proc/driver/nvidia/gpus/*/information"
 _MAX_BYTES: Final = 1 << 16
 _RELEVANT: Final = re.compile(
     r"^(?!SLURM.*(?:HOST|NODELIST|NODENAME|ALIASES|TOPOLOGY|ACCOUNT|CLUSTER|PARTITION|JOB_NAME|DIR|USER|COMMENT))"
@@ -111,7 +110,7 @@ def _sections(examination: Examination, root: Path) -> Iterator[tuple[str, str]]
         installed = python.steps.value("packages", "installed") or ()
         if installed:
             yield f"packages of {python.found_in}", "\n".join("==".join(map(str, package)) for package in installed)
-    for path in (*(root / name for name in _FILES), *sorted(root.glob(_GPU_FILES))):
+    for path in (*(root / name for name in _FILES), *sorted(root.glob("proc/driver/nvidia/gpus/*/information"))):
         text = read_text(path)[:_MAX_BYTES]
         if text:
             yield f"/{path.relative_to(root)}", text

@@ -49,11 +49,6 @@ def pci_topology(root: Path) -> PciTopology:
     return PciTopology(tuple(_device(device) for device in devices), tuple(sorted(redirecting)), problem)
 
 
-def count_switches(root: Path) -> int:
-    """The number of NVSwitch chips on the bus."""
-    return sum(1 for _ in _folders(root, (_SWITCH_CLASS,)))
-
-
 def numbers_of(text: str) -> frozenset[int]:
     """The numbers of a list such as ``0-3,8``; an empty set for another text."""
     numbers: set[int] = set()
@@ -118,7 +113,6 @@ _XID: Final = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)", re.ASCII)
 _LIMIT: Final = re.compile(r"^Max (.+?)\s{2,}(\S+)", re.MULTILINE)
 _CONTAINER_FILES: Final = (".dockerenv", "run/.containerenv")
 _CONTAINER_GROUPS: Final = re.compile(r"docker|kubepods|containerd|libpod|lxc")
-_FABRIC_MANAGER: Final = "nv-fabricmanage"
 _PERSISTENCE_DAEMON: Final = "nvidia-persiste"
 """Process names in /proc, which the kernel truncates to 15 characters."""
 _JOURNAL: Final = ("journalctl", "--dmesg", "--boot", "--no-pager", "--grep", "NVRM: Xid")
@@ -136,8 +130,8 @@ def driver_files(root: Path = SYSTEM_ROOT) -> DriverFiles:
         version=_kernel_version(root),
         modules=_modules(root),
         nodes=tuple(_nodes(root)),
-        switches=count_switches(root),
-        has_fabric_manager=_FABRIC_MANAGER in process_names,
+        switches=sum(1 for _ in _folders(root, (_SWITCH_CLASS,))),
+        has_fabric_manager="nv-fabricmanage" in process_names,
         has_persistence_daemon=_PERSISTENCE_DAEMON in process_names,
         is_wsl=(root / "dev/dxg").exists(),
         is_container=_is_container(root),

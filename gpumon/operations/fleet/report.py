@@ -2,12 +2,14 @@
 
 import time
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import isnan, nan
 from typing import Final, NamedTuple
 
 from gpumon.core.device_use import IDLE_PERCENT
+from gpumon.core.groups import grouped
 from gpumon.core.model import Device, Frame
 from gpumon.core.problems import Problem
 from gpumon.fleet.exporters import SHOWN_METRICS
@@ -142,19 +144,13 @@ class FleetReport:
     @cached_property
     def findings_by_gpu(self) -> Mapping[int, Sequence[FleetFinding]]:
         """Findings about GPUs by their positions."""
-        by_gpu: dict[int, list[FleetFinding]] = {}
-        for finding in self.findings:
-            if finding.position is not None:
-                by_gpu.setdefault(finding.position, []).append(finding)
-        return by_gpu
+        return grouped((finding.position, finding) for finding in self.findings if finding.position is not None)
 
     @cached_property
     def hosts(self) -> Sequence[FleetGroup]:
         """A row for each host, silent ones included."""
-        by_host: dict[str, int] = {}
-        for finding in self.findings:
-            by_host[finding.host] = by_host.get(finding.host, 0) + 1
-        rows = [self._group(name, positions, by_host.get(name, 0)) for name, positions in self.by_host.items()]
+        by_host = Counter(finding.host for finding in self.findings)
+        rows = [self._group(name, positions, by_host[name]) for name, positions in self.by_host.items()]
         if self.slurm_jobs:
             rows = [row._replace(requested=self._allocated(row.positions)) for row in rows]
         for name in self.snapshot.silent_hosts:
@@ -215,9 +211,7 @@ class FleetReport:
 
     def _group(self, name: str, positions: Sequence[int], findings: int) -> FleetGroup:
         gpus = [self.snapshot.gpus[position] for position in positions]
-        models: dict[str, int] = {}
-        for gpu in gpus:
-            models[gpu.model] = models.get(gpu.model, 0) + 1
+        models = Counter(gpu.model for gpu in gpus)
         ages = self.snapshot.values.get(AGE)
         known = [] if ages is None else [age for position in positions if not isnan(age := ages[position])]
         return FleetGroup(
@@ -241,8 +235,4 @@ def job_of(gpu: FleetGpu) -> str:
 
 def _grouped(names: Iterable[str]) -> Mapping[str, Sequence[int]]:
     """Positions by name, without those that have none."""
-    groups: dict[str, list[int]] = {}
-    for position, name in enumerate(names):
-        if name:
-            groups.setdefault(name, []).append(position)
-    return groups
+    return grouped((name, position) for position, name in enumerate(names) if name)

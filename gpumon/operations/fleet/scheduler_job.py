@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from gpumon.core.device_use import IDLE_PERCENT
+from gpumon.core.groups import grouped
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.units import bytes_text, counted, duration_text
 from gpumon.fleet.model import AGE, BUSIEST, IDLE_SECONDS, FleetSnapshot
@@ -253,9 +254,7 @@ def _account_document(account: JobAccount) -> Mapping[str, Any]:
 
 def _names(gpus: Sequence[JobGpu]) -> str:
     """GPUs by host, such as ``gpu01 GPUs 0, 3; gpu02 GPU 1``."""
-    by_host: dict[str, list[int]] = {}
-    for gpu in gpus:
-        by_host.setdefault(gpu.host, []).append(gpu.gpu)
+    by_host = grouped((gpu.host, gpu.gpu) for gpu in gpus)
     return "; ".join(
         f"{host} GPU{'s' * (len(indexes) > 1)} {', '.join(map(str, indexes))}" for host, indexes in by_host.items()
     )

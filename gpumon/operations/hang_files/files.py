@@ -15,7 +15,6 @@ from gpumon.core.json_text import json_bytes
 from gpumon.core.problems import CommandError, ProblemCode
 from gpumon.core.text import safe_text
 
-_READER: Final = Path(__file__).with_name("__main__.py")
 _MAX_FILES: Final = 20_000
 _FILES_PER_CHILD: Final = 64
 _MAX_CHILDREN: Final = 8
@@ -117,7 +116,7 @@ def _messages(share: list[tuple[int, Path]]) -> Iterator[dict[str, Any]]:
     with TemporaryFile() as names:
         names.write(b"".join(json_bytes([number, str(path.absolute())]) for number, path in share))
         names.seek(0)
-        command = [sys.executable, str(_READER), *limits]
+        command = [sys.executable, str(Path(__file__).with_name("__main__.py")), *limits]
         with subprocess.Popen(
             command, stdin=names, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
         ) as child:

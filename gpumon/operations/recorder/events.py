@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpumon.core.frames import to_document
+from gpumon.core.groups import grouped
 from gpumon.core.json_fields import Json
 from gpumon.core.problems import Problem
 from gpumon.core.record_codec import from_json
@@ -196,10 +197,7 @@ def ended_jobs(processes: Sequence[LoggedProcess]) -> list[EndedJob]:
 
 
 def _job(key: str, members: Sequence[LoggedProcess]) -> EndedJob:
-    by_gpu: dict[str, list[tuple[GpuTime, float]]] = {}
-    for process in members:
-        for gpu in process.gpus:
-            by_gpu.setdefault(gpu.uuid, []).append((gpu, process.end_seconds))
+    by_gpu = grouped((gpu.uuid, (gpu, process.end_seconds)) for process in members for gpu in process.gpus)
     seconds = {uuid: _gpu_seconds(times) for uuid, times in by_gpu.items()}
     times = [gpu for uses in by_gpu.values() for gpu, _ in uses]
     measured, counted = sum(gpu.seconds for gpu in times), sum(gpu.sm_measured_seconds for gpu in times)

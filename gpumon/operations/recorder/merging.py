@@ -7,6 +7,7 @@ the recorder may cost.
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from gpumon.core.groups import grouped
 from gpumon.core.json_fields import Json
 from gpumon.core.metrics import METRICS, Unit
 from gpumon.core.model import HOST_RATES
@@ -56,10 +57,7 @@ class FrameMerger:
         if not frames:
             return None
         first, last = frames[0], frames[-1]
-        devices: dict[object, list[Json]] = {}
-        for frame in frames:
-            for device in frame["devices"]:
-                devices.setdefault(_key(device), []).append(device)
+        devices = grouped((_key(device), device) for frame in frames for device in frame["devices"])
         host = _spans([frame["host"] for frame in frames], _HOST)
         return {
             **last,

@@ -31,7 +31,6 @@ _LONG_STEP_SECONDS: Final = 10.0
 """Of a recording of many hours, a frame of each ten seconds is read."""
 _MAX_RING_FRAMES: Final = 2000
 """Of a longer time, merged frames are read."""
-_KIND: Final = "gpumon_report"
 _NEEDED: Final = frozenset(
     {"totals", "steps", "ranks", "gpus", "host", "versions", "environment", "accounts", "events"}
 )
@@ -119,7 +118,7 @@ def _saved_report(path: Path, name: str) -> dict[str, Any] | None:
         document = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(document, dict) or document.get("kind") != _KIND:
+    if not isinstance(document, dict) or document.get("kind") != "gpumon_report":
         return None
     if document.get("schema") != 1:
         reason = f"{name} has the schema {safe_text(str(document.get('schema')), 20)}; this gpumon reads schema 1."

@@ -24,7 +24,6 @@ _PEAK_OF: Final = {
     "inactive_split_bytes": "inactive_split_bytes",
 }
 """A value, and the peak of it that PyTorch keeps itself."""
-_COUNTS: Final = ("ooms_count", "alloc_retries_count")
 
 
 class RankUse:
@@ -94,7 +93,7 @@ class RankUse:
                 f"peak_{name}": max(self._peaks.get(name, 0.0), self._peaks.get(peak, 0.0)) or None
                 for name, peak in _PEAK_OF.items()
             },
-            **{name: self.latest.get(name) for name in _COUNTS},
+            **{name: self.latest.get(name) for name in ("ooms_count", "alloc_retries_count")},
             "series": {
                 name: {"width_seconds": series.width_seconds, "values": series.means()}
                 for name, series in self.memory.items()

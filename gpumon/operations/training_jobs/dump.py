@@ -28,7 +28,6 @@ from gpumon.streams.recording import RecordingWriter
 FRAMES_SECONDS: Final = 30.0
 FRAMES_FILE: Final = "frames.jsonl.gz"
 _INTERVAL_SECONDS: Final = 1.0
-_USER_VARIABLES: Final = ("USER", "LOGNAME", "SUDO_USER")
 
 
 class DumpResult(NamedTuple):
@@ -129,7 +128,7 @@ def _host_frames(deadline: float) -> Iterator[Frame]:
 
 def _redactor(sample: JobsSample) -> Redactor:
     frame: Frame | None = sample.frame
-    users = {os.environ.get(name) or "" for name in _USER_VARIABLES}
+    users = {os.environ.get(name) or "" for name in ("USER", "LOGNAME", "SUDO_USER")}
     users |= {report.user for report in sample.reading.reports}
     hosts = {platform.node()}
     if frame is not None:

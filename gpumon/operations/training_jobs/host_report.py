@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gpumon.core.collectives import FlightRecording, RecordedCollective
+from gpumon.core.groups import grouped
 from gpumon.core.model import Device, Frame, Process
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.ranks import HangKind, HangVerdict, RankEvidence
@@ -126,12 +127,12 @@ def _word(state: Attachability | None) -> str:
 def _uses(frame: Frame | None, pids: Iterable[int]) -> Mapping[int, list[tuple[Device, Process]]]:
     """The devices that some processes use."""
     wanted = set(pids)
-    result: dict[int, list[tuple[Device, Process]]] = {}
-    for device in () if frame is None else frame.devices:
-        for process in device.processes or ():
-            if process.pid in wanted:
-                result.setdefault(process.pid, []).append((device, process))
-    return result
+    return grouped(
+        (process.pid, (device, process))
+        for device in (() if frame is None else frame.devices)
+        for process in device.processes or ()
+        if process.pid in wanted
+    )
 
 
 def _rank_report(
@@ -233,7 +234,6 @@ FRAME_ONLY: Final = Problem(
     "A recording or another host shows processes alone: ranks, steps and verdicts are known on the host of the job.",
     "On that host: gpumon jobs",
 )
-_HEADLINE: Final = "Processes with the same user and command line."
 
 
 def frame_jobs(frame: Frame) -> tuple[TrainingJobReport, ...]:
@@ -261,7 +261,7 @@ def _report(user: str, command: str, processes: Sequence[Sequence[tuple[Device, 
         world_size=None,
         state=TrainingJobState.UNKNOWN,
         since_seconds=age,
-        headline=_HEADLINE,
+        headline="Processes with the same user and command line.",
         ranks=tuple(map(_rank, processes)),
         age_seconds=age,
         problems=(FRAME_ONLY,),

@@ -16,7 +16,6 @@ from gpumon.health.alerts import ranges_text
 from gpumon.insight.hangs import MIN_COUNTED_SECONDS, description, kind_of, standing_of
 from gpumon.operations.training_jobs.report import EXITED, RankGpu, RankReport
 
-_UNDECIDED: Final = frozenset({HangKind.UNDECIDED, HangKind.TRANSPORT})
 _NAMES: Final = {
     "AllReduce": "all_reduce",
     "AllGather": "all_gather",
@@ -72,7 +71,7 @@ def with_ras(
     evidence: Sequence[RankEvidence] = (),
 ) -> HangVerdict:
     """The verdict, decided by NCCL's counts where the ranks of this host do not show why there is no progress."""
-    if verdict.kind not in _UNDECIDED or stalled_seconds < MIN_COUNTED_SECONDS:
+    if verdict.kind not in {HangKind.UNDECIDED, HangKind.TRANSPORT} or stalled_seconds < MIN_COUNTED_SECONDS:
         return verdict
     world = None if report is None else _world(job, report)
     since = duration_text(stalled_seconds)

@@ -29,7 +29,6 @@ from gpumon.probe.client import ProbeWatcher
 from gpumon.probe.messages import Answer, Probe, RequestKind
 
 _MAX_ANSWERS: Final = 4096
-_ECC: Final = "ecc_uncorrected_volatile_count"
 
 
 class JobsReading(NamedTuple):
@@ -164,7 +163,7 @@ def _signature(device: Device, scanner: JobScanner, pids: Collection[int]) -> Gp
         pcie_width=device.get("pcie_width"),
         foreign_pid=None if busiest is None else busiest.pid,
         foreign_sm_percent=None if busiest is None else busiest.sm_percent,
-        ecc_uncorrected_count=device.get(_ECC),
+        ecc_uncorrected_count=device.get("ecc_uncorrected_volatile_count"),
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpumon.core.control_groups import control_groups, cpu_quota
+from gpumon.core.groups import grouped
 from gpumon.core.procfs import (
     TICKS_PER_SECOND,
     ProcessStat,
@@ -59,9 +60,7 @@ def read_threads(folder: Path) -> dict[int, ThreadTimes]:
 
 def descendants(pid: int, processes: Mapping[int, ProcessStat]) -> set[int]:
     """The PIDs of the children of a process, of their children, and so on."""
-    children: dict[int, list[int]] = {}
-    for child, times in processes.items():
-        children.setdefault(times.parent, []).append(child)
+    children = grouped((times.parent, child) for child, times in processes.items())
     result: set[int] = set()
     open_pids = [pid]
     while open_pids:

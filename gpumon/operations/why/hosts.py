@@ -19,7 +19,6 @@ from gpumon.streams.remote.stream import SSH
 
 _MORE_SECONDS: Final = 60.0
 """What ssh, the search for the job and the probes take, in addition to the observation."""
-_EXIT_CODES: Final = (0, 1)
 _MAX_RANKS: Final = 1 << 12
 
 
@@ -35,7 +34,7 @@ def examine_hosts(hosts: Sequence[str], arguments: Sequence[str], ssh: Sequence[
         CommandError: No host can say anything.
     """
     command = shlex.join(["gpumon", "why", "--json", "--no-trace", *arguments])
-    answers = run_on_hosts(hosts, command, parse_reports, _EXIT_CODES, MAX_SECONDS + _MORE_SECONDS, ssh)
+    answers = run_on_hosts(hosts, command, parse_reports, (0, 1), MAX_SECONDS + _MORE_SECONDS, ssh)
     problems: dict[int | str, Problem] = {}
     problems.update((answer.host, answer.problem) for answer in answers if answer.problem is not None)
     reports = [report for answer in answers for report in answer.value or ()]

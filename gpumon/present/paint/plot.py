@@ -14,7 +14,6 @@ POINTS: Final = "●○◆◇■□▲△"
 """Glyphs of the points of each curve."""
 MAX_CURVES: Final = len(POINTS)
 _COLORED: Final = re.compile(r"\x1b\[38;5;(\d+)m([^\x1b]*)|\x1b\[[\d;]*m|([^\x1b]+)")
-_LINE_MARKER: Final = "braille"
 
 
 class Curve(NamedTuple):
@@ -66,7 +65,7 @@ def plot(
     plotext.xaxes(True, False)
     plotext.yaxes(True, False)
     for index, curve in enumerate(curves):
-        plotext.plot(list(curve.x), list(curve.y), marker=_LINE_MARKER, color=index)
+        plotext.plot(list(curve.x), list(curve.y), marker="braille", color=index)
     for index, curve in enumerate(curves if has_points else ()):
         plotext.scatter(list(curve.x), list(curve.y), marker=POINTS[index], color=index)
     plotext.xticks([tick.at for tick in x_ticks], [tick.text for tick in x_ticks])

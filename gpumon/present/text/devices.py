@@ -6,6 +6,7 @@ from typing import Final
 
 from gpumon.core.device_properties import PROPERTY_NAMES, DeviceProperties
 from gpumon.core.gpu_models import GpuModel, model_of, models
+from gpumon.core.groups import grouped
 from gpumon.core.model import short_product_name
 from gpumon.core.units import MISSING, bytes_text, count_text, megahertz_text
 from gpumon.present.paint.cell_table import CellColumn, cell_table, fitting_columns, value_column
@@ -26,9 +27,7 @@ def device_list_lines(
         measured: Operations per second of the newest ``gpumon run matmul`` in bf16, by product name.
         width: Cells of a line.
     """
-    kinds: dict[tuple[object, ...], list[DeviceProperties]] = {}
-    for device in devices:
-        kinds.setdefault(_kind(device), []).append(device)
+    kinds = grouped((_kind(device), device) for device in devices)
     lines: list[Line] = []
     for members in kinds.values():
         if lines:

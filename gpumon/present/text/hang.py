@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gpumon.core.collectives import CollectiveState
+from gpumon.core.groups import grouped
 from gpumon.core.ranks import RankEvidence
 from gpumon.core.units import MISSING, counted, local_time_text
 from gpumon.health.alerts import ranges_text
@@ -57,9 +58,8 @@ def _answer(report: HangReport) -> Iterator[str]:
 
 def _table(report: HangReport, width: int) -> Iterator[str]:
     """Ranks that are alike share a row; the rank that is the reason comes first."""
-    rows: dict[tuple[str, ...], list[int]] = {}
-    for rank in sorted(report.ranks, key=lambda rank: (rank.rank != report.verdict.rank, rank.rank)):
-        rows.setdefault(_cells(rank, report), []).append(rank.rank)
+    ordered = sorted(report.ranks, key=lambda rank: (rank.rank != report.verdict.rank, rank.rank))
+    rows = grouped((_cells(rank, report), rank.rank) for rank in ordered)
     if not rows:
         return
     shown = list(rows.items())[:_MAX_ROWS]

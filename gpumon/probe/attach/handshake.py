@@ -14,7 +14,6 @@ from gpumon.probe.attach.target import Target
 from gpumon.probe.socket_dir import FolderError, candidates, connect, opened, peer_of, socket_names
 
 _MAX_BYTES: Final = 1 << 16
-_DETACH: Final = json_bytes({"ask": "detach", "id": 1})
 
 
 def listening_in(target: Target, hello_seconds: float = 0.0) -> Path | None:
@@ -30,7 +29,7 @@ def end_probe(target: Target, seconds: float) -> bool | None:
     with _connected(target) as (connection, _), suppress(OSError):
         if connection is None:
             return None
-        connection.sendall(_DETACH)
+        connection.sendall(json_bytes({"ask": "detach", "id": 1}))
         answer = _read(connection, "answer", seconds)
         return answer is not None and answer.get("ok") is True and _is_closed(connection, seconds)
     return False

@@ -18,7 +18,6 @@ from gpumon.probe.attach.refusals import RefusalError
 from gpumon.probe.attach.target import Target, read_target
 
 _TIMEOUT_SECONDS: Final = 10.0
-_LIBRARY_PATH: Final = "LD_LIBRARY_PATH"
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 _PR_SET_NO_NEW_PRIVS: Final = 38
 """From linux/prctl.h."""
@@ -173,7 +172,7 @@ def _interpreter(target: Target, descriptor: int) -> _Interpreter:
     if target.is_foreign and target.shares_mounts and is_system_file:
         return _Interpreter(program, {})
     variables = target.environment()
-    environment = {name: variables[name] for name in (_LIBRARY_PATH,) if name in variables}
+    environment = {name: variables[name] for name in ("LD_LIBRARY_PATH",) if name in variables}
     if not target.is_foreign:
         return _Interpreter(program, environment)
     return _Interpreter(program, environment, target.uid, target.gid)

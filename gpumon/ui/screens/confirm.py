@@ -1,7 +1,7 @@
 """Questions to the user: a text and two buttons, of which "Cancel" has the focus."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -19,7 +19,6 @@ from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.screens.base import BaseModalScreen
 
 AnswerT = TypeVar("AnswerT")
-_CANCEL_LABEL: Final = "Cancel"
 
 
 class ConfirmDialog(BaseModalScreen[AnswerT]):
@@ -46,7 +45,7 @@ class ConfirmDialog(BaseModalScreen[AnswerT]):
         with VerticalScroll():
             yield Static(self._question, id="text", markup=False)
             with Horizontal():
-                yield Button(_CANCEL_LABEL, id="no", compact=True)
+                yield Button("Cancel", id="no", compact=True)
                 yield Button(self._label, id="yes", variant="warning", compact=True)
 
     @on(Button.Pressed)

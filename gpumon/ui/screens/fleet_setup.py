@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pkgutil import get_data
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -14,8 +14,6 @@ from gpumon.session.view_state import ViewState
 from gpumon.ui.messages import HostsAdded
 from gpumon.ui.screens.base import ViewScreen
 from gpumon.ui.widgets.footer import Footer
-
-_TEXT: Final = (get_data(__package__, "fleet_setup.txt") or b"").decode()
 
 
 class FleetSetupScreen(ViewScreen[None]):
@@ -39,7 +37,7 @@ class FleetSetupScreen(ViewScreen[None]):
 
     def compose(self) -> ComposeResult:
         yield from self.compose_top("title")
-        yield Static(_TEXT, markup=False)
+        yield Static((get_data(__package__, "fleet_setup.txt") or b"").decode(), markup=False)
         field = Input(self._hosts, placeholder="box01,user@box02", compact=True)
         field.cursor_blink = False  # a cursor that blinks sends bytes while nothing changes
         yield field

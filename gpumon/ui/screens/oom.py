@@ -1,7 +1,7 @@
 """Why a process ran out of memory, from the file that its probe wrote."""
 
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from gpumon.core.problems import CommandError
 from gpumon.errors.explain import explain_paths
@@ -12,8 +12,6 @@ from gpumon.present.paint.line import Line, Role, Span, line, wrapped
 from gpumon.session.view_state import OomNotice, ViewState
 from gpumon.ui.messages import ViewStateRequested
 from gpumon.ui.screens.base import TextScreen
-
-_REMEDY: Final = "Probes keep the newest ten files."
 
 
 class OomScreen(TextScreen[None]):
@@ -70,4 +68,4 @@ def explain_file(path: str) -> Explanation | str:
     try:
         return explain_paths([Path(path)])
     except CommandError as error:
-        return f"{error.problem.reason} {_REMEDY}"
+        return f"{error.problem.reason} Probes keep the newest ten files."

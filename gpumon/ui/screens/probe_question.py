@@ -2,16 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from gpumon.core.problems import CommandError, Problem, ProblemCode
 from gpumon.operations.attaching import ProbePlan, load_probes, plan_for
 from gpumon.probe.attach import Attached
 from gpumon.ui.screens.base import BaseScreen
 from gpumon.ui.screens.confirm import LoadProbeDialog
-
-_NEVER: Final = Problem(ProblemCode.NOT_READ, "This gpumon loads no probes: it is read-only, or load_probe is never.")
-_NOT_LOADED: Final = Problem(ProblemCode.NOT_READ, "The probe was not loaded.")
 
 
 def ask_for_probe(screen: BaseScreen[Any], pid: int, policy: str, then: Callable[[Problem | None], None]) -> None:
@@ -30,7 +27,7 @@ def ask_for_probe(screen: BaseScreen[Any], pid: int, policy: str, then: Callable
         elif not plan.possible:
             then(plan.refusal)
         elif policy == "never":
-            then(_NEVER)
+            then(Problem(ProblemCode.NOT_READ, "This gpumon loads no probes: it is read-only, or load_probe is never."))
         elif policy == "own" and plan.is_own:
             load(plan, True)
         else:
@@ -38,7 +35,7 @@ def ask_for_probe(screen: BaseScreen[Any], pid: int, policy: str, then: Callable
 
     def load(plan: ProbePlan, agreed: bool | None) -> None:
         if not agreed:
-            then(_NOT_LOADED)
+            then(Problem(ProblemCode.NOT_READ, "The probe was not loaded."))
             return
         screen.in_background(partial(load_probes, plan.possible), finish)
 

@@ -33,7 +33,6 @@ from gpumon.ui.widgets.text_lines import TextLines
 
 _SCROLL_BAR: Final = 1
 """Cells kept free at the right, so that nothing moves when the scroll bar appears."""
-_NO_MATCH: Final = "No row matches the filter."
 
 MakeLine = Callable[[Sequence[PlacedColumn[RowT]], RowT], Line]
 
@@ -280,7 +279,7 @@ class TableView(Vertical, Generic[RowT]):
         rows, problem = arrangement.rows, arrangement.problem
         self._rows = self.regroup(rows)
         with self.app.batch_update():
-            text = _NO_MATCH if self._all_rows.rows else self._empty
+            text = "No row matches the filter." if self._all_rows.rows else self._empty
             if not self._rows and text:
                 self.table.show([TableRow("", line(Span(clipped(text, width - MARGIN), Role.DIM)))])
             else:

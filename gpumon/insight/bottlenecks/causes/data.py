@@ -13,7 +13,6 @@ _LARGE_SHARE: Final = 0.2
 _BUSY_WORKER: Final = 0.7
 """A worker that uses more of a core computes; one that uses less waits for storage or the network."""
 _DISK_WAIT: Final = 0.3
-_START_KIND: Final = "worker_start"
 
 
 def _seconds_of(share: StepShare, kinds: frozenset[str]) -> float:
@@ -80,7 +79,7 @@ def _main_process(evidence: SlownessEvidence) -> Finding | None:
 
 def _worker_start(evidence: SlownessEvidence) -> Finding | None:
     share = evidence.account.share_of(DATA)
-    seconds = _seconds_of(share, frozenset({_START_KIND}))
+    seconds = _seconds_of(share, frozenset({"worker_start"}))
     if not seconds:
         return None
     text = f"each epoch starts the workers of the DataLoader again{where_text(share)}"

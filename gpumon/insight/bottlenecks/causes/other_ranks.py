@@ -13,7 +13,6 @@ from gpumon.insight.bottlenecks.slowness_evidence import OperatorUse, SlownessEv
 _MIN_EXCESS: Final = 0.08
 """A rank whose work takes longer than that of the others by this part of the step is a straggler."""
 _SEARCH: Final = "torch.distributed.ddp.reducer::search_unused_parameters"
-_GRADIENT_HOOK: Final = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
 _MIN_COLLECTIVES: Final = 30
 
 
@@ -41,7 +40,7 @@ def _unused_parameters(evidence: SlownessEvidence) -> Finding | None:
     text += f", as {line} asks it to" if line else ""
     if search is None or evidence.trace is None:
         return Finding(share.cost_seconds, text, line) if share.cost_seconds and line else None
-    marking = evidence.trace.operators.get(_GRADIENT_HOOK)
+    marking = evidence.trace.operators.get("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad")
     seconds = search.seconds + (marking.max_seconds if marking is not None else 0.0)
     seconds = min(seconds, evidence.account.share_of(HOST).cost_seconds + share.cost_seconds)
     return Finding(seconds, text, line, bound_seconds=evidence.account.step_seconds - seconds)
