@@ -33,21 +33,19 @@ DEMO_SECONDS: Final = 396.0
 """The position in the bundled recording at which the screens show the most."""
 _MAX_SIZE: Final = 1000
 
-_EPILOG: Final = (
-    "Exit codes: 0 success; 1 completed with a bad verdict; 2 usage error; 3 a prerequisite is missing (no driver, "
-    "no GPU, no torch); 128+n ended by signal n; gpumon check has those of Nagios plugins. "
-    "Every option can be set in the environment, such as "
-    "GPUMON_INTERVAL or GPUMON_DEMO_SPEED, and all except --yes, --attach and --debug in "
-    "$XDG_CONFIG_HOME/gpumon/config.toml, such as interval = 2."
-)
-
 
 @click.group(
     cls=CommandGroup,
     commands=LateCommands(),
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "GPUMON"},
-    epilog=_EPILOG,
+    epilog=(
+        "Exit codes: 0 success; 1 completed with a bad verdict; 2 usage error; 3 a prerequisite is missing (no driver, "
+        "no GPU, no torch); 128+n ended by signal n; gpumon check has those of Nagios plugins. "
+        "Every option can be set in the environment, such as "
+        "GPUMON_INTERVAL or GPUMON_DEMO_SPEED, and all except --yes, --attach and --debug in "
+        "$XDG_CONFIG_HOME/gpumon/config.toml, such as interval = 2."
+    ),
 )
 @click.version_option(__version__, prog_name="gpumon")
 @interval_option

@@ -26,7 +26,6 @@ SCHEMA: Final = 1
 DEFAULT: Final = "default"
 FILE: Final = "file"
 ENVIRONMENT: Final = "environment"
-COMMAND_LINE: Final = "command line"
 _MAX_WIDTH: Final = 40
 _HEADER: Final = """\
 # The configuration file of gpumon. Every line that starts with # is a comment; remove the # to set a key.
@@ -203,7 +202,7 @@ def _option_key(  # noqa: PLR0917 - everything that is known about one option
     if isinstance(default, str) and value == option.type.convert(default, option, None):
         plain = default  # as it is written: 7d, 150M
     if source is ParameterSource.COMMANDLINE:
-        return ConfigKey(key, plain, default, COMMAND_LINE)
+        return ConfigKey(key, plain, default, "command line")
     if source is ParameterSource.ENVIRONMENT:
         return ConfigKey(key, plain, default, ENVIRONMENT, variable=variable)
     if source is ParameterSource.DEFAULT_MAP:

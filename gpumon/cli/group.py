@@ -2,7 +2,7 @@
 
 from collections import UserDict
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -14,8 +14,6 @@ from gpumon.cli.options import environment_warnings
 if TYPE_CHECKING:
     from gpumon.health.alerts import Thresholds
     from gpumon.session.alert_notifier import NotifySettings
-
-_DEFAULT_SOURCES: Final = frozenset({ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP})
 
 
 class LateCommands(UserDict[str, Any]):
@@ -99,6 +97,6 @@ def command_defaults(context: click.Context, command_name: str) -> dict[str, Any
     explicit = {
         name: value
         for name, value in context.params.items()
-        if context.get_parameter_source(name) not in _DEFAULT_SOURCES
+        if context.get_parameter_source(name) not in {ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP}
     }
     return {**options, **options.get(command_name, {}), **explicit}

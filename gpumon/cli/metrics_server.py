@@ -41,7 +41,6 @@ _REQUEST_BYTES: Final = 64 << 10
 _WAITING_CONNECTIONS: Final = 4096
 """Connections that the kernel keeps until they are accepted; it uses net.core.somaxconn if that is lower."""
 _PAUSE_SECONDS: Final = 0.1
-_RESOURCE_ERRORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAGE_SECONDS: Final = 0.25
 """How long a page is sent again to whoever asks for it."""
 _MAX_PAGES: Final = 16
@@ -280,7 +279,7 @@ class MetricsServer(ThreadingHTTPServer):
         try:
             connection, address = self._silent.next()
         except OSError as error:
-            if error.errno in _RESOURCE_ERRORS:
+            if error.errno in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
                 with self._lock:
                     if self._clients:
                         self._end(next(iter(self._clients)))

@@ -30,7 +30,6 @@ _FIRST_PERIOD_SECONDS: Final = 0.2
 _WAIT_SECONDS: Final = 0.02
 """How long a frame waits for the counters; a slower sample is in the next frame."""
 _HANG_SECONDS: Final = 3.0
-_SEARCH_SECONDS: Final = Period.TEN_SECONDS.value
 _SECTOR_BYTES: Final = 512
 _INFINIBAND_WORD_BYTES: Final = 4
 _INFINIBAND_TYPE: Final = "32"
@@ -121,7 +120,7 @@ class HostRates:
     def _sample(self) -> None:
         if self._clock() >= self._search_due:
             self._counters = [*network_counters(self._sysfs), *disk_counters(self._sysfs)]
-            self._search_due = self._clock() + _SEARCH_SECONDS
+            self._search_due = self._clock() + Period.TEN_SECONDS.value
         totals = {counter.path: values for counter in self._counters if (values := _totals(counter)) is not None}
         before, self._last = self._last, _Sample(self._clock(), totals)
         self._reading = _reading(before, self._last)

@@ -19,7 +19,6 @@ MISSING: Final = "–"
 INVALID: Final = "?"
 """Shown in place of a value from the driver that is out of range."""
 
-_RATES: Final = ("B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s")
 _TIMES: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _JOULES_PER_KILOWATT_HOUR: Final = 3_600_000
 _MAX_TEXTS: Final = 256
@@ -111,7 +110,7 @@ def of_text(value: str, total: str, word: str = "of") -> str:
 
 def rate_text(value: float | None) -> str:
     """Decimal units per second with three significant digits, as links are rated: ``55.4 GB/s``."""
-    return _scaled_text(value, 1000, _RATES)
+    return _scaled_text(value, 1000, ("B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s"))
 
 
 def energy_text(value: float | None) -> str:

@@ -153,16 +153,13 @@ class Judgment(NamedTuple):
     is_memory_suspect: bool = False
 
 
-_SAMPLED: Final = tuple(name for name in DeviceSample._fields if name in METRICS)
-
-
 def sample_of(device: Device, time_seconds: float) -> DeviceSample:
     """The values of a device that are kept while a workload runs on it."""
     return DeviceSample(
         time_seconds=time_seconds,
         throttle_reasons=device.throttle_reasons or (),
         memory_errors={name: device.readings[name] for name in COUNTERS if name in device.readings},
-        **{name: device.get(name) for name in _SAMPLED},
+        **{name: device.get(name) for name in DeviceSample._fields if name in METRICS},
     )
 
 

@@ -24,9 +24,6 @@ _CUDA: Final = (
 )
 _NOT_REPORTED: Final = Problem(ProblemCode.NOT_SUPPORTED, "Not reported by this GPU or driver.")
 _UNKNOWN_CORES: Final = Problem(ProblemCode.NOT_FOUND, "The cores per SM of this compute capability are unknown.")
-_NOT_LISTED: Final = Problem(
-    ProblemCode.NOT_FOUND, "CUDA does not list this GPU: MIG is enabled, or this container may not use it."
-)
 
 
 def read_devices(
@@ -115,7 +112,9 @@ def _cuda_values(device: Device, steps: Steps) -> tuple[Mapping[str, int], Probl
                 attributes = entry.get("attributes")
                 known = attributes if isinstance(attributes, dict) else {}
                 return {name: value for name, value in known.items() if type(value) is int and value > 0}, _NOT_REPORTED
-        return {}, _NOT_LISTED
+        return {}, Problem(
+            ProblemCode.NOT_FOUND, "CUDA does not list this GPU: MIG is enabled, or this container may not use it."
+        )
     code = steps.value("init", "name")
     error = next(filter(None, (steps.error(step) for step in ("version", "init", "devices"))), "")
     if code:

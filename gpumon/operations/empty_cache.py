@@ -14,9 +14,6 @@ _MIN_DIFFERENCE_BYTES: Final = 64 << 20
 """The memory in use that the driver reports changes by less than this without any cause."""
 _ANSWER_SECONDS: Final = 60.0
 """The process waits for all work of its GPUs before it answers."""
-_NO_ANSWER: Final = Problem(
-    ProblemCode.UNRESPONSIVE, "No result yet: the process is in one long call, and empties its cache afterward."
-)
 
 
 def explain_emptied(
@@ -93,7 +90,9 @@ def empty_cache(watcher: ProbeWatcher, pid: int) -> EmptyCacheResult:
     """
     number = watcher.ask(pid, RequestKind.EMPTY_CACHE)
     deadline = time.monotonic() + _ANSWER_SECONDS
-    problem = _NO_ANSWER
+    problem = Problem(
+        ProblemCode.UNRESPONSIVE, "No result yet: the process is in one long call, and empties its cache afterward."
+    )
     while time.monotonic() < deadline:
         watcher.inbox.arrived.wait(min(1.0, max(0.0, deadline - time.monotonic())))
         for answer in watcher.inbox.drain():

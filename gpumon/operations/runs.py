@@ -18,7 +18,6 @@ from gpumon.operations.workload import WorkloadRun, start_question
 from gpumon.streams.base import Stream, SupportsOnDemand
 from gpumon.workload_runs.protocol import RunEvent, VerdictKind
 
-ALL_GPUS: Final = "cuda:all"
 FRAME_SECONDS: Final = 0.5
 _MAX_FRAME_WAIT_SECONDS: Final = 5.0
 """A workload may start without a question about other processes if no frame has arrived by then."""
@@ -28,7 +27,6 @@ _NAMES_DEVICE: Final = re.compile(
 )
 _DRIVER_FILES: Final = (Path("/proc/driver/nvidia/version"), Path("/dev/dxg"))
 """Files that exist where an NVIDIA driver is loaded; the second is that of Windows' subsystem for Linux."""
-_PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
 _NVIDIA: Final = "0x10de"
 _DISPLAY_CLASS: Final = "0x03"
 _TICK_SECONDS: Final = 0.25
@@ -142,7 +140,7 @@ def no_gpu_reason(read_devices: Callable[[], Sequence[Device]]) -> str:
     """
     if has_driver() or read_devices():
         return ""
-    for vendor in _PCI_DEVICES.glob("*/vendor"):
+    for vendor in Path("/sys/bus/pci/devices").glob("*/vendor"):
         with suppress(OSError):
             is_display = (vendor.parent / "class").read_text(encoding="ascii").startswith(_DISPLAY_CLASS)
             if is_display and vendor.read_text(encoding="ascii").strip() == _NVIDIA:
@@ -163,7 +161,7 @@ def expand_devices(devices: Sequence[str], read_devices: Callable[[], Sequence[D
 
 
 def _expanded(device: str, read_devices: Callable[[], Sequence[Device]]) -> Iterator[RunTarget]:
-    if device in {ALL_GPUS, "all"}:
+    if device in {"cuda:all", "all"}:
         count = visible_gpus(len(read_devices()))
         if not count:
             raise CommandError.missing(

@@ -127,11 +127,6 @@ _TEXTS: Final[Mapping[str, Sequence[str]]] = {
     for kind, name, meaning, *remedy in (row.split(" | ") for row in table("gpumon.operations", "memory_parts"))
 }
 """The name of each kind of part, what it is, and how to get it free."""
-_SPLIT: Final = Problem(
-    ProblemCode.NOT_SUPPORTED,
-    "This GPU is partitioned (MIG): its memory belongs to its MIG instances.",
-    "See the instances.",
-)
 _LOST: Final = Problem(ProblemCode.GPU_LOST, "The GPU is lost: its memory is not known.", "Reboot this host.")
 _UNREAD: Final = Problem(ProblemCode.NOT_READ, "The driver did not report the total and used memory of this GPU.")
 _CONTRADICTION: Final = Problem(
@@ -200,7 +195,11 @@ def _gpu_processes(device: Device, memory: Waterfall) -> Iterator[GpuProcess]:
 def _why_unknown(device: Device) -> Problem | None:
     """Why the parts of a device's memory are not known, if they are not."""
     if device.instance is None and device.mig_mode is Switch.ENABLED:
-        return _SPLIT
+        return Problem(
+            ProblemCode.NOT_SUPPORTED,
+            "This GPU is partitioned (MIG): its memory belongs to its MIG instances.",
+            "See the instances.",
+        )
     for metric in ("memory_total_bytes", "memory_used_bytes"):
         if device.get(metric) is None:
             return device.problems.get(metric) or (_LOST if device.state is DeviceState.LOST else _UNREAD)
@@ -282,15 +281,12 @@ def _why_silent(probe: Probe) -> str:
         return "its probe has not reported yet"
     if reading.state is ProbeState.FAILED:
         return "its probe cannot read PyTorch" if reading.problem is None else reading.problem.reason.rstrip(".")
-    return _SILENT_STATES[reading.state]
-
-
-_SILENT_STATES: Final[Mapping[ProbeState, str]] = {
-    ProbeState.WAITING_FOR_TORCH: "it has not imported PyTorch",
-    ProbeState.CPU_ONLY: "its PyTorch is built without CUDA",
-    ProbeState.WAITING_FOR_CUDA: "it has not created a CUDA context",
-    ProbeState.LIVE: "it holds memory of this GPU outside PyTorch",
-}
+    return {
+        ProbeState.WAITING_FOR_TORCH: "it has not imported PyTorch",
+        ProbeState.CPU_ONLY: "its PyTorch is built without CUDA",
+        ProbeState.WAITING_FOR_CUDA: "it has not created a CUDA context",
+        ProbeState.LIVE: "it holds memory of this GPU outside PyTorch",
+    }[reading.state]
 
 
 def _part(kind: PartKind, size: int, pid: int | None = None) -> MemoryPart:

@@ -53,11 +53,6 @@ _ACTIVITY: Final = (
     ("DRAM", "dram_activity_percent"),
     ("occ", "sm_occupancy_percent"),
 )
-_SMALL_CHARTS: Final = (
-    ("power_watts", Role.POWER),
-    ("temperature_celsius", Role.TEMPERATURE),
-    ("clock_sm_hertz", Role.CLOCK),
-)
 _MIN_SMALL_HEIGHT: Final = 5
 """Lines of a small chart with a blank line and its heading."""
 _MIN_GAUGE_HEIGHT: Final = 9
@@ -196,7 +191,11 @@ def _small_charts(row: DeviceRow, width: int, height: int) -> list[Line]:
     device = row.device
     shown = [
         (metric, limit, role)
-        for metric, role in _SMALL_CHARTS
+        for metric, role in (
+            ("power_watts", Role.POWER),
+            ("temperature_celsius", Role.TEMPERATURE),
+            ("clock_sm_hertz", Role.CLOCK),
+        )
         if device.state is DeviceState.OK and device.get(metric) is not None and (limit := limit_of(metric, device))
     ][: height // _MIN_SMALL_HEIGHT]
     lines: list[Line] = []

@@ -1,6 +1,6 @@
 """The processes of all GPUs in one table, with what started them, since when they are idle, and groups with sums."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -149,7 +149,7 @@ def grouped(rows: Sequence[ListedProcess], grouping: Grouping) -> Sequence[Liste
     """
     if grouping is Grouping.NONE:
         return rows
-    label_of = _LABELS[grouping]
+    label_of = {Grouping.PARENT: _parent_label, Grouping.USER: _user_label, Grouping.JOB: _job_label}[grouping]
     groups: dict[str, list[ListedProcess]] = {}
     rest = []
     for row in rows:
@@ -181,13 +181,6 @@ def _user_label(row: ListedProcess) -> str:
 def _job_label(row: ListedProcess) -> str:
     job = row.origin.job or row.origin.pod
     return f"{row.origin.scheduler or 'pod'} {job}" if job else "no job"
-
-
-_LABELS: Final[Mapping[Grouping, Callable[[ListedProcess], str]]] = {
-    Grouping.PARENT: _parent_label,
-    Grouping.USER: _user_label,
-    Grouping.JOB: _job_label,
-}
 
 
 def processes_title(rows: Sequence[ListedProcess], grouping: Grouping, marked: int) -> tuple[str, str]:

@@ -1,7 +1,6 @@
 """The view of a snapshot: the selected device and amounts, the direction of the stacks, and the search text."""
 
 from enum import Enum
-from typing import Final
 
 from gpumon.core.units import counted
 from gpumon.present.paint.line import Line, Role, Span, clipped, line
@@ -20,9 +19,6 @@ class View(Enum):
     EVER = MEASURES[Measure.EVER]
     SEGMENTS = "segments"
     DIFFERENCE = "difference"
-
-
-_MEASURES: Final = {View.NOW: Measure.NOW, View.PEAK: Measure.PEAK, View.EVER: Measure.EVER}
 
 
 class SnapshotViewState:
@@ -135,5 +131,5 @@ class SnapshotViewState:
             before = next((other for other in self.earlier.devices if other.ordinal == device.ordinal), None)
             first, second = (self.earlier, before), (self.snapshot, device)
             return stack_changes(first, second, Measure.NOW, innermost_first=self.innermost_first, pattern=self.pattern)
-        measure = _MEASURES[self.view]
+        measure = {View.NOW: Measure.NOW, View.PEAK: Measure.PEAK, View.EVER: Measure.EVER}[self.view]
         return stack_amounts(self.snapshot, device, measure, innermost_first=self.innermost_first, pattern=self.pattern)

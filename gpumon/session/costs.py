@@ -10,7 +10,6 @@ from gpumon.core.procfs import find_command, find_stat
 
 STARTED_SECONDS: Final = time.monotonic()
 """When gpumon started, in monotonic seconds."""
-_COLLECTOR: Final = "collect/__main__.py"
 
 
 class ProcessCost(NamedTuple):
@@ -80,4 +79,4 @@ def collectors(pid: int, proc: Path = Path("/proc")) -> list[int]:
         for children in (proc / str(pid) / "task").glob("*/children"):
             with suppress(OSError):
                 pids += map(int, children.read_bytes().split())
-    return sorted(pid for pid in pids if _COLLECTOR in find_command(proc / str(pid), 4096))
+    return sorted(pid for pid in pids if "collect/__main__.py" in find_command(proc / str(pid), 4096))

@@ -9,7 +9,6 @@ from gpumon.core.problems import CommandError
 from gpumon.core.store import BUCKET_SECONDS, HISTORY_BUCKETS, Store
 from gpumon.streams.ring import RingReader
 
-_FINE_SECONDS: Final = HISTORY_BUCKETS * BUCKET_SECONDS
 _COARSE_STEP_SECONDS: Final = 10.0
 _BOOT_SLACK_SECONDS: Final = 60.0
 
@@ -29,7 +28,7 @@ def earlier_history(folder: Path, history_seconds: float) -> Store | None:
     store = Store(history_seconds=history_seconds)
     booted = now - time.monotonic()
     with closing(reader):
-        middle = reader.seconds_at(now - _FINE_SECONDS)
+        middle = reader.seconds_at(now - HISTORY_BUCKETS * BUCKET_SECONDS)
         ranges = (
             (reader.seconds_at(now - history_seconds), middle, _COARSE_STEP_SECONDS),
             (middle, reader.seconds_at(now), 1.0),

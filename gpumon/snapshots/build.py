@@ -33,7 +33,6 @@ _MAX_SETTINGS: Final = 100
 _MAX_NUMBER: Final = 1 << 64
 _LARGE_SEGMENT_BYTES: Final = 2 << 20
 """PyTorch's small segments have this size; older releases do not write the kind of a segment."""
-_OTHER_STACKS: Final = SnapshotFrame("all other stacks, each smaller than these")
 _STATES: Final = {
     "active_allocated": BlockState.ALLOCATED,
     "active_pending_free": BlockState.PENDING_FREE,
@@ -200,7 +199,7 @@ def compact(table: StackTable, memories: Sequence[DeviceMemory], empty: Snapshot
     stacks = list(table.stacks)
     others = len(stacks)
     stacks.append((len(table.frames),))
-    all_frames = (*table.frames, _OTHER_STACKS)
+    all_frames = (*table.frames, SnapshotFrame("all other stacks, each smaller than these"))
     max_frames = MAX_FRAMES // max(1, len(memories))
     counts = [_kept_stacks([len(stacks[use.stack]) for use in memory.uses], max_frames) for memory in memories]
     shortened = [

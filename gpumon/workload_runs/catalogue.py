@@ -21,7 +21,6 @@ from gpumon.core.workload_metrics import WorkloadMetric
 from gpumon.workload_runs.interpreter import python_environment
 from gpumon.workload_runs.parameters import Value, WorkloadParameter, parse_parameter
 
-ENTRY_POINT_GROUP: Final = "gpumon.workloads"
 _TIMEOUT_SECONDS: Final = 10.0
 _MAX_CODE_LINES: Final = 2000
 _MAX_CODE_WIDTH: Final = 200
@@ -157,7 +156,7 @@ def _installed() -> Iterator[tuple[Path, str]]:
     """Files that packages register as entry points, located by path, since an import would run the package."""
     from importlib.metadata import entry_points  # late: takes 25 ms to import, and the screen rarely needs it
 
-    for point in entry_points(group=ENTRY_POINT_GROUP):
+    for point in entry_points(group="gpumon.workloads"):
         try:
             module = point.module
         except AttributeError:  # the entry point does not name a module

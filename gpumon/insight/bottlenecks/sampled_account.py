@@ -39,7 +39,6 @@ _MIN_MEASURED: Final = 0.3
 """If less of the sampled time was measured, the probe did not see the DataLoader, and the samples count."""
 _INTERMITTENT: Final = (CHECKPOINT, EVALUATION, COMPILATION, LOGGING, PROGRAMS, SLEEP, DATA, PREPARATION)
 """Classes that may take their time in few steps only."""
-NOT_SAMPLED: Final = "not sampled"
 
 
 @dataclass
@@ -149,5 +148,5 @@ def _share_of(name: str, item: _Class) -> StepShare:
         StepPart(text, number * scale, line, kind) for (text, line, kind), number in lines.most_common(_MAX_TOP)
     )
     if not top and name == IDLE:
-        top = (StepPart(NOT_SAMPLED, item.seconds),)
+        top = (StepPart("not sampled", item.seconds),)
     return StepShare(name, item.seconds, item.pause, top)

@@ -17,7 +17,6 @@ _SAME_SIZES: Final = frozenset({
 })  # fmt: skip
 """Collectives whose tensors have the same shape on every rank."""
 _DEFAULT: Final = "default_pg"
-IN_BACKWARD: Final = "all_reduce in backward()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ def _function_of(rank: RankEvidence) -> str:
     The one of DistributedDataParallel has no frame: a rank waits in it if its main thread does not run in backward().
     """
     if rank.recording is None and rank.system_call == "futex" and is_in_backward(rank.stack):
-        return IN_BACKWARD
+        return "all_reduce in backward()"
     function = collective_function(rank.stack)
     return "" if function in POINT_TO_POINT_FUNCTIONS else function
 

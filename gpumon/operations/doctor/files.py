@@ -29,10 +29,6 @@ _ACS: Final = 0x000D
 _ACS_CONTROL: Final = 6
 _ACS_REDIRECTS: Final = 0b1100
 """Request and completion redirect, bits of the ACS control register."""
-_NOT_ROOT: Final = Problem(
-    ProblemCode.NO_PERMISSION,
-    "Only root may read the ACS settings; sudo lspci -vvv | grep ACSCtl shows them (SrcValid+ is on).",
-)
 
 
 def pci_topology(root: Path) -> PciTopology:
@@ -43,7 +39,10 @@ def pci_topology(root: Path) -> PciTopology:
     for name, bridge in bridges.items():
         config = _bytes(bridge / "config")
         if len(config) <= _FIRST_EXTENDED:
-            problem = _NOT_ROOT
+            problem = Problem(
+                ProblemCode.NO_PERMISSION,
+                "Only root may read the ACS settings; sudo lspci -vvv | grep ACSCtl shows them (SrcValid+ is on).",
+            )
         elif _acs_control(config) & _ACS_REDIRECTS:
             redirecting.append(name)
     return PciTopology(tuple(_device(device) for device in devices), tuple(sorted(redirecting)), problem)

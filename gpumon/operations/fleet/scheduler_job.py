@@ -18,11 +18,6 @@ from gpumon.operations.fleet.slurm import short_name
 from gpumon.operations.one_shot import sample_frame
 
 SCHEMA: Final = 1
-_NO_FLEET: Final = Problem(
-    ProblemCode.NOT_READ,
-    "The GPU is on another host.",
-    "Name the hosts with --hosts, or a Prometheus with --prometheus URL.",
-)
 _ENDS: Final[Mapping[str, str]] = {
     "COMPLETED": "The job is complete after {elapsed}.",
     "TIMEOUT": "The time limit{limit} ended the job.",
@@ -170,7 +165,11 @@ def end_sentence(account: JobAccount) -> str:
 def _missing(snapshot: FleetSnapshot | None, host: str) -> Problem:
     """Why a GPU has no values."""
     if snapshot is None or THIS_HOST in snapshot.exporters:
-        return _NO_FLEET
+        return Problem(
+            ProblemCode.NOT_READ,
+            "The GPU is on another host.",
+            "Name the hosts with --hosts, or a Prometheus with --prometheus URL.",
+        )
     name = short_name(host)
     problems = (problem for known, problem in snapshot.host_problems.items() if short_name(known) == name)
     return next(problems, _NOT_IN_FLEET)

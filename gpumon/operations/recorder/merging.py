@@ -19,7 +19,6 @@ _METRICS: Final = tuple(
     if metric.unit in _AVERAGED and not metric.id.endswith(("_total_bytes", "_max_hertz"))
 )
 """Of counters and states, the newest value counts."""
-_HOST: Final = ("cpu_percent", *HOST_RATES)
 _LARGE: Final = 1e6
 
 
@@ -58,7 +57,7 @@ class FrameMerger:
             return None
         first, last = frames[0], frames[-1]
         devices = grouped((_key(device), device) for frame in frames for device in frame["devices"])
-        host = _spans([frame["host"] for frame in frames], _HOST)
+        host = _spans([frame["host"] for frame in frames], ("cpu_percent", *HOST_RATES))
         return {
             **last,
             "time_seconds": first["time_seconds"],

@@ -10,8 +10,6 @@ from gpumon.present.paint.columns import Cells, columns, names, numbers
 from gpumon.present.paint.line import plain
 from gpumon.present.paint.table import Column, fit_columns, headings, row_line
 
-_NOTHING: Final = "Nothing that used a GPU has ended in this time."
-
 
 class UserSum(NamedTuple):
     """What the jobs of a user add up to; the attributes are those of `EndedJob`."""
@@ -52,8 +50,8 @@ def ended_lines(
         width: Cells of a line.
     """
     if not jobs:
-        return [_NOTHING]
-    return [*_table(shown, jobs, width), *(["", *_table(_USER_COLUMNS, sums, width)] if sums else [])]
+        return ["Nothing that used a GPU has ended in this time."]
+    return [*_table(shown, jobs, width), *(["", *_table(columns("ended-users", _CELLS), sums, width)] if sums else [])]
 
 
 def _mean(jobs: Sequence[EndedJob], name: str) -> float | None:
@@ -86,4 +84,3 @@ _CELLS: Final[dict[str, Cells[Any]]] = {
 }
 LAST_COLUMNS: Final = columns("last", _CELLS)
 ENDED_COLUMNS: Final = columns("ended-jobs", _CELLS)
-_USER_COLUMNS: Final = columns("ended-users", _CELLS)

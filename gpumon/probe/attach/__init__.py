@@ -32,7 +32,6 @@ _TRACED_SECONDS: Final = 0.5
 _RETRY_SECONDS: Final = 0.2
 _QUIET_SECONDS: Final = 3.0
 """After this time without an answer, `attach` reports that it waits."""
-_EMPTY_SCRIPT: Final = Path(devnull)
 
 
 class _ImportingError(Exception):
@@ -181,7 +180,7 @@ def _run_script(
     except KeyboardInterrupt:
         if script_dir.outcome() is None:
             with suppress(CommandError):
-                remote_exec(target, _EMPTY_SCRIPT)  # replaces the script, which has not run yet
+                remote_exec(target, Path(devnull))  # replaces the script, which has not run yet
         raise
 
 

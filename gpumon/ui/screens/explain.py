@@ -48,11 +48,6 @@ class FixTable(LineTable, inherit_bindings=True):
         self._fixes = lines
         self.show([TableRow(str(number), item.line) for number, item in enumerate(lines)])
 
-    @property
-    def has_fixes(self) -> bool:
-        """Whether there is something to do."""
-        return any(item.fix for item in self._fixes)
-
     def text_of_row(self) -> str:
         """The code of the thing to do under the cursor, or else of the first one."""
         below = self._fixes[self.cursor :] if self.cursor < len(self._fixes) and self._fixes[self.cursor].fix else ()

@@ -21,7 +21,6 @@ MAX_KEYS: Final = 6
 _EVERYWHERE: Final = {"back"}
 """Meanings that stand with the keys of the app, whichever screen defines them."""
 _NOTICE_SECONDS: Final = 4.0
-_SEPARATOR: Final = "│"
 _SPACES: Final = (3, 2, 1)
 """Cells between entries: as many as have room."""
 
@@ -106,7 +105,7 @@ class Footer(Widget, can_focus=False):
         for start, entry in self._shown if y == 0 else ():
             if self._separator is not None and end <= self._separator < start:
                 segments.append(Segment(" " * (self._separator - end), background))
-                segments.append(Segment(_SEPARATOR, background + self._style("disabled")))
+                segments.append(Segment("│", background + self._style("disabled")))
                 end = self._separator + 1
             key, label = (self._style("key"), self._style("label")) if entry.enabled else (self._style("disabled"),) * 2
             segments.append(Segment(" " * (start - end), background))

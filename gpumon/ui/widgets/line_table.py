@@ -22,8 +22,6 @@ from gpumon.ui.widgets.text_lines import LineWidget
 MARGIN = 1
 """Cells before each row, for the cursor."""
 
-_CURSOR_MARK = "▸"
-
 
 class LineTable(ScrollView, LineWidget, can_focus=True, inherit_bindings=False):
     """Rows with a cursor.
@@ -103,7 +101,7 @@ class LineTable(ScrollView, LineWidget, can_focus=True, inherit_bindings=False):
             margin = Span(" " * MARGIN, line[0].role if line else Role.PLAIN)
             return self._role_styles.segments(merged((margin, *line)), width)
         overlay = self._role_styles.overlay("line-table--cursor")
-        return self._role_styles.segments((Span(_CURSOR_MARK, Role.ACCENT), *line), width, overlay)
+        return self._role_styles.segments((Span("▸", Role.ACCENT), *line), width, overlay)
 
     def watch_virtual_size(self, size: Size) -> None:
         self._scroll_update(size)

@@ -9,7 +9,6 @@ from gpumon.insight.bottlenecks.cause import Finding, main_kind, main_line, wher
 from gpumon.insight.bottlenecks.slowness_evidence import SlownessEvidence
 from gpumon.traces.kinds import COPYING
 
-_WORK: Final = (*COMPUTE, GPU_WORK)
 _MIN_BENCHMARK_SECONDS: Final = 0.02
 _BENCHMARK_SHARE: Final = 0.3
 _SMALL_KERNEL_SECONDS: Final = 10e-6
@@ -40,7 +39,7 @@ _SYNC_EXPERIMENTS: Final = {
 
 
 def _work_seconds(evidence: SlownessEvidence) -> float:
-    return sum(evidence.account.share_of(name).seconds for name in _WORK)
+    return sum(evidence.account.share_of(name).seconds for name in (*COMPUTE, GPU_WORK))
 
 
 def _retries(evidence: SlownessEvidence) -> Finding | None:
