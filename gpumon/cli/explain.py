@@ -22,7 +22,6 @@ from gpumon.core.problems import CommandError, ExitCode, ProblemCode
 from gpumon.core.text import safe_text
 
 if TYPE_CHECKING:
-    from gpumon.errors.answer import LogAnswer
     from gpumon.errors.explanation import Explanation
     from gpumon.errors.narrative import Section
 
@@ -160,20 +159,16 @@ def _print_explanation(
     if as_json:
         print_json({**explanation_document(explanation), **more})
     else:
-        _print_answer(explanation.answer)
+        from gpumon.present.explain_text import AnswerRole, answer_lines
+
+        for line in answer_lines(explanation.answer, _width()):
+            is_bold = line.role in {AnswerRole.HEADLINE, AnswerRole.CODE}
+            click.secho(f"{line.label}{line.text}".rstrip(), bold=is_bold or None)
         if is_long:
             click.echo()
             _print_sections(sections(explanation))
     is_unknown = explanation.is_failure and explanation.cause is None
     return ExitCode.BAD_VERDICT if is_unknown else ExitCode.OK
-
-
-def _print_answer(answer: "LogAnswer") -> None:
-    from gpumon.present.explain_text import AnswerRole, answer_lines
-
-    for line in answer_lines(answer, _width()):
-        is_bold = line.role in {AnswerRole.HEADLINE, AnswerRole.CODE}
-        click.secho(f"{line.label}{line.text}".rstrip(), bold=is_bold or None)
 
 
 def _width() -> int:

@@ -117,7 +117,7 @@ def man(context: click.Context, install: bool) -> None:
     """
     command = context.find_root().command
     assert isinstance(command, click.Group)
-    page = man_page(command, PROGRAM, __version__, _MAN_MARK)
+    page = "\n".join(_page_lines(command, PROGRAM, __version__, _MAN_MARK)) + "\n"
     path = _folder("XDG_DATA_HOME", ".local/share") / "man" / "man1" / f"{PROGRAM}.1"
     _print_or_install(page, path, _MAN_MARK, install=install, next_step="Open it with man gpumon.")
 
@@ -125,19 +125,8 @@ def man(context: click.Context, install: bool) -> None:
 # The manual page: the commands, their options and their help as roff
 
 
-def man_page(group: click.Group, name: str, version: str, mark: str) -> str:
-    """The page in roff.
-
-    Args:
-        group: The commands.
-        name: Name of the program.
-        version: Version of the program.
-        mark: A comment by which the page is recognized.
-    """
-    return "\n".join(_page_lines(group, name, version, mark)) + "\n"
-
-
 def _page_lines(group: click.Group, name: str, version: str, mark: str) -> Iterator[str]:
+    """The page in roff; the mark is a comment by which it is recognized."""
     summary, _, details = (group.help or "").partition("\n\n")
     yield f'.\\" {mark}'
     yield f'.TH {name.upper()} 1 "" "{name} {_roff(version)}" "User Commands"'

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -12,9 +12,6 @@ from gpumon.cli.output import print_json, print_lines, read_shown, report_width
 from gpumon.cli.screen import has_screen, show_files
 from gpumon.core.problems import ExitCode
 from gpumon.core.text import safe_text
-
-if TYPE_CHECKING:
-    from gpumon.snapshots.model import Snapshot
 
 _DEFAULT_WIDTH: Final = 110
 
@@ -121,16 +118,12 @@ def _print(file: Path, file2: Path | None, *, as_json: bool, top: int, perfetto:
 
         print_json(snapshot_document(shown, top, earlier))
     elif perfetto is None:
-        _print_report(shown, top, earlier)
+        from gpumon.present.paint.line import Role
+        from gpumon.present.text.snapshot import report_lines
+
+        print_lines(report_lines(shown, top, report_width(_DEFAULT_WIDTH, 160), earlier), {Role.HEADING})
     if perfetto is not None:
         count = trace.save(shown, perfetto)
         name = safe_text(str(perfetto), 200)
         click.echo(f"Wrote {count:,} events to {name}. Open the file in ui.perfetto.dev.", err=as_json)
     return ExitCode.OK
-
-
-def _print_report(shown: "Snapshot", top: int, earlier: "Snapshot | None") -> None:
-    from gpumon.present.paint.line import Role
-    from gpumon.present.text.snapshot import report_lines
-
-    print_lines(report_lines(shown, top, report_width(_DEFAULT_WIDTH, 160), earlier), {Role.HEADING})

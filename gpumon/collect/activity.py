@@ -115,7 +115,9 @@ class GpmCounters:
             NvmlError: A call failed.
         """
         while len(self._samples) < 2:
-            self._add_sample()
+            if not self._samples and not self._api.call("nvmlGpmQueryDeviceSupport", self._handle).isSupportedDevice:
+                raise ReadingError(_NO_COUNTERS)
+            self._samples.append(self._api.call("nvmlGpmSampleAlloc"))
         previous, newest = self._newest, 0 if self._newest is None else 1 - self._newest
         if self._instance_id is None:
             self._api.call("nvmlGpmSampleGet", self._handle, self._samples[newest])
@@ -135,11 +137,6 @@ class GpmCounters:
         while self._samples:
             with suppress(NvmlError):  # a driver that is gone has freed them
                 self._api.call("nvmlGpmSampleFree", self._samples.pop())
-
-    def _add_sample(self) -> None:
-        if not self._samples and not self._api.call("nvmlGpmQueryDeviceSupport", self._handle).isSupportedDevice:
-            raise ReadingError(_NO_COUNTERS)
-        self._samples.append(self._api.call("nvmlGpmSampleAlloc"))
 
 
 class EnergyCounter:

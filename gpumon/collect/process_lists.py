@@ -22,7 +22,6 @@ PROCESS_LIST_RETRY_SECONDS: Final = 10.0
 """Time until gpumon queries a refused process list again. Without the list a host looks idle, so a fault that passes
 must not leave a gap of minutes; one call in ten seconds costs less than a list that works."""
 
-_FACTS: Final = ("user", "command", "cpu_percent", "host_memory_bytes", "age_seconds")
 _MEMORY_NOT_REPORTED: Final = Problem(
     ProblemCode.NOT_SUPPORTED, "The driver does not report the memory of this process."
 )
@@ -149,7 +148,7 @@ def _process(
 ) -> Process:
     problems: dict[str, Problem] = {}
     if facts.problem is not None:
-        problems = dict.fromkeys(_FACTS, facts.problem)
+        problems = dict.fromkeys(("user", "command", "cpu_percent", "host_memory_bytes", "age_seconds"), facts.problem)
     elif facts.cpu_percent is None:
         problems["cpu_percent"] = NEEDS_TWO_SAMPLES
     share = shares if isinstance(shares, Problem) else shares.get(pid, 0.0)

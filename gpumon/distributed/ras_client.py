@@ -17,7 +17,6 @@ from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_bytes, safe_text
 from gpumon.distributed.ras_report import MAX_REPORT_BYTES, RasReport, parse_report
 
-DEFAULT_ADDRESS: Final = "localhost:28028"
 _PROTOCOL: Final = 2
 _CONNECT_SECONDS: Final = 1.0
 _PEERS_SECONDS: Final = 3
@@ -47,7 +46,10 @@ def read_report(address: str, seconds: float = READ_SECONDS) -> RasReport:
     Raises:
         RasError: There is no service, or it sent no report.
     """
-    return parse_text(read_text(address, seconds))
+    try:
+        return parse_report(read_text(address, seconds))
+    except ValueError as error:
+        raise RasError(ProblemCode.DAMAGED, f"{safe_text(str(error), 200)}.") from None
 
 
 def read_text(address: str, seconds: float = READ_SECONDS) -> bytes:
@@ -68,25 +70,13 @@ def read_text(address: str, seconds: float = READ_SECONDS) -> bytes:
         raise RasError(ProblemCode.NOT_FOUND, f"{safe_text(error.strerror or str(error), 100)}.") from None
 
 
-def parse_text(data: bytes) -> RasReport:
-    """Parse a report.
-
-    Raises:
-        RasError: It is none.
-    """
-    try:
-        return parse_report(data)
-    except ValueError as error:
-        raise RasError(ProblemCode.DAMAGED, f"{safe_text(str(error), 200)}.") from None
-
-
 def socket_address(address: str) -> tuple[str, int]:
     """The address to connect to: the service listens on this host, so an unspecified address is the loopback.
 
     Raises:
         RasError: The text is not an address, or needs a name server.
     """
-    match = _ADDRESS.fullmatch(address or DEFAULT_ADDRESS)
+    match = _ADDRESS.fullmatch(address or "localhost:28028")
     if match is None or not 0 < int(match["port"]) < 1 << 16:
         raise RasError(ProblemCode.INVALID_VALUE, f"{safe_text(address, 60)!r} in NCCL_RAS_ADDR is not an address.")
     host, port = match["six"] or match["name"], int(match["port"])

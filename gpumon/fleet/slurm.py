@@ -64,16 +64,13 @@ def read_jobs(job_id: str | None = None, command: str = "squeue") -> list[SlurmJ
     return parse_jobs(answer(command, ["--json", *options]), command)
 
 
-def read_running(command: str = "squeue") -> list[SlurmJob]:
+def read_running() -> list[SlurmJob]:
     """The jobs that run; those that wait may be many more.
-
-    Args:
-        command: The program; another one in tests.
 
     Raises:
         FleetError: Slurm is not installed, refuses, or does not respond.
     """
-    jobs = parse_jobs(answer(command, ["--json", "--states=RUNNING"]), command)
+    jobs = parse_jobs(answer("squeue", ["--json", "--states=RUNNING"]))
     return [job for job in jobs if job.state == "RUNNING"]  # older versions ignore the option
 
 

@@ -162,9 +162,7 @@ def _devices(live: LiveEvidence) -> tuple[Device, ...]:
     return () if live.frame is None else live.frame.devices
 
 
-EvidenceQuery = Callable[[LiveEvidence], Iterator[tuple[str, str]]]
-
-EVIDENCE_QUERIES: Final[Mapping[str, EvidenceQuery]] = {
+EVIDENCE_QUERIES: Final[Mapping[str, Callable[[LiveEvidence], Iterator[tuple[str, str]]]]] = {
     "memory": _memory,
     "capability": _capability,
     "driver": _driver,

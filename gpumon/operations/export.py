@@ -78,7 +78,9 @@ def export(file: Path, metrics: Sequence[str], start: StartTime | None, out: Tex
     try:
         frames = (record.frame for record in _records_from(reader, start))
         if as_json:
-            _write_json(frames, metrics, out)
+            for frame in frames:
+                for device in frame.devices:
+                    out.write(json_line(_document(frame, device, metrics)) + "\n")
         else:
             write_table(_rows(frames, metrics), metrics, out)
     finally:
@@ -145,12 +147,6 @@ def _rows(frames: Iterator[Frame], metrics: Sequence[str]) -> Iterator[CsvRow]:
         for device in frame.devices:
             values = [_value(frame, device, metric) for metric in metrics]
             yield CsvRow(frame.time_seconds, device.index, device.uuid, values)
-
-
-def _write_json(frames: Iterator[Frame], metrics: Sequence[str], out: TextIO) -> None:
-    for frame in frames:
-        for device in frame.devices:
-            out.write(json_line(_document(frame, device, metrics)) + "\n")
 
 
 def _value(frame: Frame, device: Device, metric: str) -> float | None:

@@ -299,14 +299,11 @@ class RankWatch:
         self._counts, self._counted_at = counts, now
         if recording.collectives:
             self._recording, self._is_recording_current, self._recorded_at = recording, True, now
-            self._date_first(now)
-
-    def _date_first(self, now: float) -> None:
-        """Date the last progress by the recorder, if it was before the watch began."""
-        items = () if self._recording is None else self._recording.collectives
-        created = [item.created_seconds for item in items if item.created_seconds]
-        if created and not self._has_seen_change and self._steps is None:
-            self.progressed = min(now, now - (time.time() - max(created)))
+            # date the last progress by the recorder, if it was before the watch began
+            items = () if self._recording is None else self._recording.collectives
+            created = [item.created_seconds for item in items if item.created_seconds]
+            if created and not self._has_seen_change and self._steps is None:
+                self.progressed = min(now, now - (time.time() - max(created)))
 
     def _read_outside(self, now: float, interval: float) -> None:
         """Read the stacks without a probe, if that is due."""

@@ -81,14 +81,10 @@ def record(
                 _copy(stream, arrivals, writer, duration, complete, activity=activity)
         finally:
             stream.close()
-            _report_lost(stream)
-
-
-def _report_lost(stream: Stream) -> None:
-    """Report the frames that are missing from the recording."""
-    if stream.inbox.lost:
-        lost = counted(stream.inbox.lost, "frame")
-        print(f"gpumon: The recording lacks {lost}: the file could not be written in time.", file=sys.stderr)
+            # report the frames that are missing from the recording
+            if stream.inbox.lost:
+                lost = counted(stream.inbox.lost, "frame")
+                print(f"gpumon: The recording lacks {lost}: the file could not be written in time.", file=sys.stderr)
 
 
 class Anonymizer:

@@ -89,11 +89,8 @@ def _state(probe: Probe, now: float) -> dict[str, Any]:
     }
 
 
-_NO_PROBES: Final[Mapping[int, Probe]] = MappingProxyType({})
-
-
 def status_document(
-    frame: Frame, thresholds: Thresholds = DEFAULT_THRESHOLDS, probes: Mapping[int, Probe] = _NO_PROBES
+    frame: Frame, thresholds: Thresholds = DEFAULT_THRESHOLDS, probes: Mapping[int, Probe] = MappingProxyType({})
 ) -> dict[str, Any]:
     """Return the document of the frame codec, with alerts and with the PyTorch memory that probes report.
 

@@ -15,8 +15,6 @@ from gpumon.present.paint.line import Line, Role, Span, clipped, merged
 from gpumon.present.paint.sparkline import block
 from gpumon.present.paint.table import Column
 
-_FOUND: Final = "!"
-_ZERO: Final = "·"
 _WITH_VALUE: Final = 6
 """Cells of a GPU from which on its value is written."""
 _MAX_CELL: Final = 7
@@ -77,11 +75,11 @@ def _gpus(row: MapRow, width: int) -> Line:
     for position in row.host.positions[: max(1, width // cell)]:
         percent, text = _READERS[row.metric](row, position)
         role = Role.DIM if percent is None else load_role(percent)
-        glyph = MISSING if percent is None else _ZERO if percent < 1 else block(percent)
+        glyph = MISSING if percent is None else "·" if percent < 1 else block(percent)
         kinds = {finding.kind for finding in findings.get(position, ())}
         if kinds:
             role = Role.ERROR if FindingKind.XID in kinds else Role.WARNING
-        spans.append(Span(_cell(_FOUND if kinds else "", glyph, text, cell), role))
+        spans.append(Span(_cell("!" if kinds else "", glyph, text, cell), role))
     return merged(spans)
 
 

@@ -19,9 +19,6 @@ from gpumon.present.paint.line import Line, Role, Span, clipped, cut, merged, pl
 from gpumon.present.paint.sparkline import block
 from gpumon.present.time_axis import TimeWindow, axis_text
 
-_ZERO: Final = "·"
-_LOST: Final = "✗"
-_STALE: Final = "?"
 _VALUE_CELLS: Final = 5
 _MAX_TEMPERATURE: Final = 100.0
 _MIN_TEMPERATURE: Final = 20.0
@@ -248,14 +245,14 @@ def _value(row: DeviceRow, mode: HeatMode) -> tuple[str, str, Role]:
     """The block, the number and the role of a device."""
     device = row.device
     if device.state is not DeviceState.OK:
-        return _LOST, device.state.value[: _VALUE_CELLS - 1].upper(), Role.ERROR
+        return "✗", device.state.value[: _VALUE_CELLS - 1].upper(), Role.ERROR
     percent, text, role = _READERS[mode](row)
     if percent is None:
         return MISSING, MISSING, Role.DIM
     if row.age_seconds is not None:
-        return _STALE, text, Role.WARNING
+        return "?", text, Role.WARNING
     if percent < 1:
-        return _ZERO, text, Role.DIM
+        return "·", text, Role.DIM
     return block(percent), text, role
 
 

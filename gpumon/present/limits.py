@@ -12,7 +12,6 @@ from gpumon.core.units import of_text, value_text
 from gpumon.present.metric_style import missing_text
 
 LIMIT_METRICS: Final[Mapping[str, str]] = dict(row.split() for row in table("gpumon.present", "limits"))
-_STEPS: Final = (1.0, 2.0, 5.0, 10.0)
 _BINARY_STEPS: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
 _FULL_PERCENT: Final = 100.0
 _MAX_TEXTS: Final = 256
@@ -57,7 +56,7 @@ def _round_above(value: float, unit: Unit) -> float:
         power: float = 1024 ** floor(log10(max(value, 1.0)) / log10(1024))
         return next((step * power for step in _binary_steps() if step * power >= value), 1024 * power)
     power = 10.0 ** floor(log10(value))
-    return next((step * power for step in _STEPS if step * power >= value), 10 * power)
+    return next((step * power for step in (1.0, 2.0, 5.0, 10.0) if step * power >= value), 10 * power)
 
 
 def _binary_steps() -> Iterable[float]:

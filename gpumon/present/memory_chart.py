@@ -14,7 +14,6 @@ from gpumon.session.memory_history import MarkKind, MemoryHistory, Series
 OTHER_LINES: Final = 3
 """Heading, axis and marks."""
 _MIN_TOP_BYTES: Final = 1 << 20
-_STEPS: Final = (1.0, 1.25, 1.5, 1.75)
 _HEADROOM: Final = 1.02
 _PEAK: Final = "▲"
 _MARKS: Final = {MarkKind.RETRY: ("R", "retried with an empty cache"), MarkKind.OOM: ("X", "out of memory")}
@@ -85,7 +84,7 @@ def round_above(value: float) -> float:
     power = float(_MIN_TOP_BYTES)
     while power * 2 <= value:
         power *= 2
-    return next((step * power for step in _STEPS if step * power >= value), 2 * power)
+    return next((step * power for step in (1.0, 1.25, 1.5, 1.75) if step * power >= value), 2 * power)
 
 
 def history_heading(owner: Owner, chart: MemoryChart, width: int, cursor: int | None = None) -> Line:

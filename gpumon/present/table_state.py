@@ -9,8 +9,6 @@ from gpumon.present.paint.table import Column, RowT
 from gpumon.present.table_filter import FilterError, RowTexts, parse_filter
 from gpumon.session.table_memory import TableState
 
-ASCENDING: Final = "▲"
-DESCENDING: Final = "▼"
 _OTHER_KEYS: Final = "sq"
 """Keys of the picker that are no column: the natural order, and close."""
 _TITLE_WIDTHS: Final = ((2, 20), (1, 20), (1, 7), (1, 4))
@@ -118,7 +116,7 @@ def sorted_by(state: TableState, columns: Sequence[Column[RowT]], column_id: str
 
 def sort_marks(state: TableState) -> Mapping[str, str]:
     """The mark of the sorted column, by column id."""
-    return {state.sort_column: DESCENDING if state.is_descending else ASCENDING}
+    return {state.sort_column: "▼" if state.is_descending else "▲"}
 
 
 def sort_letters(columns: Iterable[Column[RowT]]) -> dict[str, Column[RowT]]:

@@ -26,7 +26,8 @@ def why_lines(report: WhyReport, width: int) -> Iterator[Line]:
     yield line(Span(clipped(f"{who}  {report.command}", width), Role.HEADING))
     yield from run_lines(report, width)
     yield line("")
-    yield from why_verdict_lines(report, width)
+    yield from verdict_lines(report.verdict, width)
+    yield from cause_lines(report.verdict, width)
     yield line("")
     yield line(Span(clipped(_account_title(report), width), Role.HEADING))
     yield from account_lines(report, width)
@@ -59,12 +60,6 @@ def run_lines(report: WhyReport, width: int) -> Iterator[Line]:
     if host.workers_count:
         cores.append(f"{counted(host.workers_count, 'worker')} {host.workers_cpu_cores or 0.0:.1f}")
     yield line(Span(clipped(f" {'  '.join(cores)}", width), Role.DIM))
-
-
-def why_verdict_lines(report: WhyReport, width: int) -> Iterator[Line]:
-    """The verdict and its causes."""
-    yield from verdict_lines(report.verdict, width)
-    yield from cause_lines(report.verdict, width)
 
 
 def account_lines(report: WhyReport, width: int) -> Iterator[Line]:

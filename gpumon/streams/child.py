@@ -55,7 +55,9 @@ class Child:
         self._control: int | None = _descriptor(self._process.stdin)
         os.set_blocking(self._control, False)
         os.set_blocking(self._errors, False)
-        _enlarge(self._output)
+        # make room for a frame of a thousand processes, so that a collector rarely waits for its reader
+        with suppress(OSError):  # the user's limit for pipe buffers may be exhausted; a small pipe works too
+            fcntl.fcntl(self._output, getattr(fcntl, "F_SETPIPE_SZ", 1031), _PIPE_BYTES)
         self._control_lock = threading.Lock()
         self._end_lock = threading.Lock()
         self._partial = bytearray()
@@ -202,9 +204,3 @@ def _start(command: Sequence[str], shared: int) -> subprocess.Popen[bytes]:
 def _descriptor(pipe: IO[bytes] | None) -> int:
     assert pipe is not None
     return pipe.fileno()
-
-
-def _enlarge(pipe: int) -> None:
-    """Make room for a frame of a thousand processes, so that a collector rarely waits for its reader."""
-    with suppress(OSError):  # the user's limit for pipe buffers may be exhausted; a small pipe works too
-        fcntl.fcntl(pipe, getattr(fcntl, "F_SETPIPE_SZ", 1031), _PIPE_BYTES)

@@ -191,19 +191,16 @@ class ReplayStream:
     def _play_end(self) -> None:
         if self._repeat and self._last is not None:
             if self._wait(max(self._last.interval_seconds, _MIN_REPEAT_SECONDS)):
-                self._repeat_from_start()
+                self._offset += self._period
+                for record in self.reader.window(0.0, 0.0, 0.0, self._is_interrupted):
+                    self._show(record)
+                self._resume_at(0.0)
             return
         self._ended = True
         self.inbox.ring()
         while not self._is_interrupted():
             self._changed.wait()
             self._changed.clear()
-
-    def _repeat_from_start(self) -> None:
-        self._offset += self._period
-        for record in self.reader.window(0.0, 0.0, 0.0, self._is_interrupted):
-            self._show(record)
-        self._resume_at(0.0)
 
     @property
     def _period(self) -> float:

@@ -227,13 +227,10 @@ class Guard:
                 self.exit_code = SIGNAL_BASE + signal.SIGHUP
                 self._close()
                 os._exit(self.exit_code)
-            self._repeat_lost_resize()
-
-    def _repeat_lost_resize(self) -> None:
-        """Signal a resize again if Textual missed it: its handler, interrupted by itself, may post the older size."""
-        with suppress(OSError):
-            if tuple(os.get_terminal_size(self._descriptor)) != tuple(self._app.size):
-                os.kill(os.getpid(), signal.SIGWINCH)
+            # signal a resize again if Textual missed it: its handler, interrupted by itself, may post the older size
+            with suppress(OSError):
+                if tuple(os.get_terminal_size(self._descriptor)) != tuple(self._app.size):
+                    os.kill(os.getpid(), signal.SIGWINCH)
 
     def _end_now(self) -> None:
         """Restore the terminal by hand and end the process."""

@@ -14,7 +14,6 @@ GAP: Final = 1
 """Cells between two columns."""
 _MAX_CELLS: Final = 512
 """Number of cached cells: values repeat, over time and from row to row."""
-_NO_MARKS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class TableRow(NamedTuple):
@@ -206,7 +205,7 @@ def table_width(placed: Sequence[PlacedColumn[RowT]]) -> int:
     return sum(item.width + GAP for item in placed) - GAP
 
 
-def headings(placed: Sequence[PlacedColumn[RowT]], marks: Mapping[str, str] = _NO_MARKS) -> Line:
+def headings(placed: Sequence[PlacedColumn[RowT]], marks: Mapping[str, str] = MappingProxyType({})) -> Line:
     """The line of headings.
 
     Args:

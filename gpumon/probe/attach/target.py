@@ -128,7 +128,11 @@ def read_target(pid: int, proc: Path = _PROC) -> Target:
     """
     folder = proc / str(pid)
     status = _status(pid, folder)
-    _reject_thread(pid, status)
+    leader = status.get("Tgid", str(pid))
+    if leader != str(pid):
+        raise CommandError.usage(
+            ProblemCode.INVALID_VALUE, f"{pid} is a thread of process {leader}.", f"Run `gpumon attach {leader}`."
+        )
     stat = find_stat(folder)
     if stat is None or stat.has_ended:
         raise RefusalError("no_process", pid=pid)
@@ -177,14 +181,6 @@ def _is_hidden(pid: int) -> bool:
     except (OSError, OverflowError):
         pass
     return False
-
-
-def _reject_thread(pid: int, status: Mapping[str, str]) -> None:
-    leader = status.get("Tgid", str(pid))
-    if leader != str(pid):
-        raise CommandError.usage(
-            ProblemCode.INVALID_VALUE, f"{pid} is a thread of process {leader}.", f"Run `gpumon attach {leader}`."
-        )
 
 
 def _owner(pid: int, status: Mapping[str, str]) -> int:

@@ -34,8 +34,6 @@ from gpumon.ui.widgets.text_lines import TextLines
 _SCROLL_BAR: Final = 1
 """Cells kept free at the right, so that nothing moves when the scroll bar appears."""
 
-MakeLine = Callable[[Sequence[PlacedColumn[RowT]], RowT], Line]
-
 
 class HeadingLine(TextLines):
     """The headings of a table; a click on one sorts by it."""
@@ -97,7 +95,7 @@ class TableView(Vertical, Generic[RowT]):
         self,
         table: LineTable,
         key_of: Callable[[RowT], str],
-        make_line: MakeLine[RowT] = row_line,
+        make_line: Callable[[Sequence[PlacedColumn[RowT]], RowT], Line] = row_line,
         copied: Callable[[RowT], str] | None = None,
     ) -> None:
         super().__init__(id=f"{table.id}-view")

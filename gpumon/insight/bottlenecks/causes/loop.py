@@ -19,7 +19,6 @@ IN_SOURCE: Final = {
 }
 """How a line of the program makes a setting, by the name of the setting; the keys of `SlownessEvidence.hints`."""
 _WAITING: Final = (HOST, SYNC, IDLE)
-_OFF: Final = frozenset(("", "0", "OFF", "INFO"))
 
 
 class DebugSetting(NamedTuple):
@@ -51,7 +50,7 @@ def _debugging(evidence: SlownessEvidence) -> Finding | None:
     for setting in DEBUG_SETTINGS if evidence.gpu is not None else ():
         value = evidence.host.settings.get(setting.name, "")
         line = evidence.hints.get(setting.name, NO_LINE)
-        if value.upper() in _OFF and not line:
+        if value.upper() in {"", "0", "OFF", "INFO"} and not line:
             continue
         seconds = sum(account.share_of(name).cost_seconds for name in setting.classes)
         where = f"{setting.name}={value}" if value else f"{setting.name} is set in {line}"
