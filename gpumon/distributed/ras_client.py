@@ -46,8 +46,9 @@ def read_report(address: str, seconds: float = READ_SECONDS) -> RasReport:
     Raises:
         RasError: There is no service, or it sent no report.
     """
+    data = read_text(address, seconds)
     try:
-        return parse_report(read_text(address, seconds))
+        return parse_report(data)
     except ValueError as error:
         raise RasError(ProblemCode.DAMAGED, f"{safe_text(str(error), 200)}.") from None
 
