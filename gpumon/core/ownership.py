@@ -15,6 +15,7 @@ _ROOT_UID: Final = 0
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 _MAX_LINKS: Final = 40
 """The limit of Linux on symbolic links in one path."""
+_UID_MAP: Final = Path("/proc/self/uid_map")
 _ALL_UIDS: Final = 0xFFFF_FFFF
 _REMEDY: Final = "Run gpumon as the owner, or use a copy that belongs to you."
 
@@ -117,6 +118,6 @@ def _trusted_uids() -> set[int]:
     """Root and the user of gpumon; in a user namespace, also the UID that stands for all users outside it."""
     trusted = {_ROOT_UID, os.geteuid()}
     with suppress(OSError, ValueError, IndexError):
-        if int(Path("/proc/self/uid_map").read_text().split()[2]) != _ALL_UIDS:
+        if int(_UID_MAP.read_text().split()[2]) != _ALL_UIDS:
             trusted.add(int(Path("/proc/sys/kernel/overflowuid").read_text()))
     return trusted

@@ -27,6 +27,7 @@ _NAMES_DEVICE: Final = re.compile(
 )
 _DRIVER_FILES: Final = (Path("/proc/driver/nvidia/version"), Path("/dev/dxg"))
 """Files that exist where an NVIDIA driver is loaded; the second is that of Windows' subsystem for Linux."""
+_PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
 _NVIDIA: Final = "0x10de"
 _DISPLAY_CLASS: Final = "0x03"
 _TICK_SECONDS: Final = 0.25
@@ -140,7 +141,7 @@ def no_gpu_reason(read_devices: Callable[[], Sequence[Device]]) -> str:
     """
     if has_driver() or read_devices():
         return ""
-    for vendor in Path("/sys/bus/pci/devices").glob("*/vendor"):
+    for vendor in _PCI_DEVICES.glob("*/vendor"):
         with suppress(OSError):
             is_display = (vendor.parent / "class").read_text(encoding="ascii").startswith(_DISPLAY_CLASS)
             if is_display and vendor.read_text(encoding="ascii").strip() == _NVIDIA:
