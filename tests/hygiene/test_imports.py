@@ -35,7 +35,7 @@ def test_the_api_imports_what_a_function_needs_when_it_is_called() -> None:
 
 FIRST_PICTURE = """
     cli: appearance commands config config_file entry group notify_config options output quick screen
-    core: ascii_fallback collector_contract device_use episodes frames heap inbox json_fields json_text limits
+    core: ascii_fallback collector_contract device_use episodes frames groups heap inbox json_fields json_text limits
         metrics model notebook ownership problem_table problems procfs state_file store text text_table throttle_reasons
         timeline units xids
     health: alerts alerts.errors alerts.history alerts.links alerts.memory
