@@ -44,6 +44,9 @@ class Summary(NamedTuple):
     high: float
 
 
+_NOTHING: Final = Summary(nan, nan, nan)
+
+
 class Row(NamedTuple):
     """The values of all metrics over a time range, in the order of the catalogue; NaN if nothing was measured.
 
@@ -324,7 +327,7 @@ def _combined(lows: Numbers, means: Numbers, highs: Numbers, weights: Sequence[i
     if total == total:  # noqa: PLR0124 - NaN is the only number that differs from itself
         return Summary(min(lows), total / sum(weights), max(highs))
     if not any(map(eq, means, means)):  # the usual case for metrics that a GPU does not support
-        return Summary(nan, nan, nan)
+        return _NOTHING
     known = [values for values in zip(lows, means, highs, weights, strict=True) if values[1] == values[1]]
     return _combined(*zip(*known, strict=True))
 

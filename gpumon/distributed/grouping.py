@@ -19,6 +19,7 @@ MAX_RANKS: Final = 4096
 _MAX_JOBS: Final = 256
 _SPAWNED: Final = ("multiprocessing.spawn", "multiprocessing.forkserver", "multiprocessing-fork")
 """In the command line of a process that `torch.multiprocessing.spawn` has started."""
+_NO_RANK: Final = RankVariables()
 _KEPT_SCANS: Final = 60
 """Scans for which a job that is over stays in the list."""
 
@@ -176,7 +177,7 @@ def _variables(record: ProcessRecord, workers: Workers) -> RankVariables:
     """The rank that the environment names, or else the one that a probe reports."""
     if record.job is not None and record.job.ranks.rank is not None:
         return record.job.ranks
-    return workers.get(record.pid, RankVariables())
+    return workers.get(record.pid, _NO_RANK)
 
 
 def _rank(record: ProcessRecord, workers: Workers) -> JobRank:

@@ -96,7 +96,7 @@ def _of_report(root: LogFailure, ignored: Sequence[Notice], printed: str) -> Adv
     )
     raised = next(filter(None, (_with_class(replace(root, text=text)) for text in (root.text, *why))), None)
     if raised is not None:
-        return _filled(*_row(raised)[:2])
+        return _filled(*_row(raised, printed)[:2])
     said = _WORDS.search(root.text)
     first = next((notice for notice in ignored if notice.match is None and has_sign("error word", notice.title)), None)
     if first is not None:
@@ -136,11 +136,9 @@ def _values(root: LogFailure) -> dict[str, str]:
     place = place if frame is None else f"{short_path(frame.file)}:{frame.line}"
     if frame is not None and not frame.is_own and frame.function.isidentifier():
         place = f"the call of {frame.function}"
-    code = (
-        ""
-        if frame is None
-        else _COMMENT.sub("", frame.code if frame.code.startswith("assert ") else frame.marked or frame.code)
-    )
+    code = ""
+    if frame is not None:
+        code = _COMMENT.sub("", frame.code if frame.code.startswith("assert ") else frame.marked or frame.code)
     values = {"place": place, "code": code, "message": message, "package": raised.package}
     values["script"] = raised.script
     opened = _OPENED.findall(code)
@@ -183,7 +181,7 @@ def _module_values(message: str, frame: TracebackFrame | None) -> dict[str, str]
     return known | {"own": module, "root": above.rpartition("/")[0] or "." if has_folder else ".."}
 
 
-def _row(root: LogFailure, printed: str = "") -> tuple[str, Mapping[str, str], bool]:
+def _row(root: LogFailure, printed: str) -> tuple[str, Mapping[str, str], bool]:
     """The first advice about an exception from this place; all values; whether it is for its class and message."""
     warned = _WARNED.search(printed)
     raised, values = root.raised, _values(root) | {"warned": warned[1] if warned is not None else ""}
@@ -194,7 +192,7 @@ def _row(root: LogFailure, printed: str = "") -> tuple[str, Mapping[str, str], b
         head, _, rest = line.partition(" ")
         if head == "?":
             is_open = not rest or any(word.replace("_", " ") in words for word in rest.split())
-        if not is_open or (head != "*" and not name.endswith(tuple(head.split("|")))):
+        if not is_open or (head.strip("*") and not name.endswith(tuple(head.split("|")))):
             continue
         row = _ROW.fullmatch(line)
         assert row is not None, line
@@ -207,11 +205,7 @@ def _row(root: LogFailure, printed: str = "") -> tuple[str, Mapping[str, str], b
         captured |= {"parent": parent_of(captured["path"])} if "path" in captured else {}
         is_of_library = has_sign("library", captured.get("file", ""))
         if all(matches) and not is_of_library and _has_all(row["advice"], values | captured):
-            return (
-                row["advice"],
-                values | captured,
-                (head != "*" or "{warned}" in line) and len(row["message"] or "") > 2,
-            )
+            return row["advice"], values | captured, head != "*" and len(row["message"] or "") > 2
     return "", values, False
 
 
