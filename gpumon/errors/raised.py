@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from enum import Enum, auto
+from functools import lru_cache
 from itertools import takewhile
 from keyword import iskeyword
 from typing import Final, NamedTuple
@@ -219,19 +220,30 @@ def _prefix(rows: RankLines, row: int) -> str:
 
 def frame_at(stripped: str, rows: RankLines, row: int, base: int) -> TracebackFrame | None:
     """The frame that a line without its margin names, with its line of code."""
-    match = FRAME.search(stripped)
-    if match is None:
+    if FRAME.search(stripped) is None:
         return None
+    stop = rows.of_rank(row).stop
+    under = tuple(line[base:] for line in rows.lines[row + 1 : min(row + 3, stop)])
+    code = (under[0] if base else rows.texts[row + 1]).strip() if under else ""
+    below = rows.texts[row + 1 : min(row + _LINES_TO_ARROW, stop)] if CELL.match(stripped) is not None else ()
+    arrow = next(filter(None, map(_ARROW.match, takewhile(str.strip, below))), None)
+    return _frame(stripped, (int(arrow[1]), arrow[2].strip()) if arrow is not None else (0, code), under)
+
+
+@lru_cache(4096)  # a log repeats its tracebacks
+def _frame(stripped: str, shown: tuple[int, str], under: tuple[str, ...]) -> TracebackFrame:
+    """The frame that a line names.
+
+    Args:
+        stripped: The line.
+        shown: The line of code, and its number unless the frame names it.
+        under: The two lines below it, as far as there are any, which may have the code and a mark of its part.
+    """
+    match = FRAME.search(stripped)
+    assert match is not None
     file, *rest = filter(None, match.groups())
     line, functions = (int(rest[0]), rest[1:]) if rest and rest[0].isdigit() else (0, rest)
-    code = ""
-    if row + 1 < rows.of_rank(row).stop:
-        code = (rows.lines[row + 1][base:] if base else rows.texts[row + 1]).strip()
-    below = rows.texts[row + 1 : min(row + _LINES_TO_ARROW, rows.of_rank(row).stop)]
-    arrows = map(_ARROW.match, takewhile(str.strip, below)) if CELL.match(stripped) is not None else ()
-    arrow = next(filter(None, arrows), None)
-    if arrow is not None:
-        line, code = int(arrow[1]), arrow[2].strip()
+    number, code = shown
     is_code = (
         code
         and FRAME.search(code) is None
@@ -239,15 +251,14 @@ def frame_at(stripped: str, rows: RankLines, row: int, base: int) -> TracebackFr
         and code[0] not in "^~│╭╰"
         and not code.startswith("_ _")
     )
-    under = rows.lines[row + 1 : min(row + 3, rows.of_rank(row).stop)]
-    mark = _MARK.fullmatch(under[1][base:]) if is_code and len(under) > 1 else None
+    mark = _MARK.fullmatch(under[1]) if is_code and len(under) > 1 else None
     return TracebackFrame(
         safe_text(file, MAX_TEXT),
-        line,
+        number or line,
         safe_text("".join(functions).rstrip(","), MAX_TEXT),
         safe_text(code, MAX_TEXT) if is_code else "",
         not has_sign("library", file),
-        safe_text(under[0][base:][slice(*mark.span(1))].strip() if mark else code, MAX_TEXT) if is_code else "",
+        safe_text(under[0][slice(*mark.span(1))].strip() if mark else code, MAX_TEXT) if is_code else "",
     )
 
 

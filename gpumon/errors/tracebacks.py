@@ -44,7 +44,7 @@ _CALL_STACK: Final = "Call stack:"
 _ANNOUNCED: Final = sign("announced").texts[0]
 _MAX_FOREIGN_LINES: Final = 6
 """Lines of other streams that may stand between two lines of a traceback."""
-_MAX_EXCEPTIONS: Final = 512
+_MAX_EXCEPTIONS: Final = 256
 """Exceptions per block that are read: the first and the last ones, half of each."""
 _WORDS: Final = tuple(map(str.encode, sign("exception").texts))
 _WARNING: Final = lazy_pattern(r"\w*Warning: ")
@@ -128,10 +128,11 @@ def _below_traceback(rows: RankLines, header: int, previous: Raised | None) -> R
         if _shape(rows.lines[row][:base]) != own_shape:  # of another stream
             foreign += 1
             continue
-        is_in_frame = stripped.startswith(_IN_FRAME) or CELL.match(stripped) is not None
+        is_indented = rest[0].isspace()
+        is_in_frame = stripped.startswith(_IN_FRAME) or (not is_indented and CELL.match(stripped) is not None)
         if TRACEBACK in stripped and not is_in_frame:
             return None
-        if rest[0].isspace() or is_in_frame:
+        if is_indented or is_in_frame:
             frame = frame_at(stripped, rows, row, base)
             if frame is not None:
                 frames.append(frame)
