@@ -1,10 +1,11 @@
 """Decides how the last run of a log ended and what caused it: backwards from the end to the root."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
+from itertools import chain
 from typing import Final, NamedTuple
 
 from gpumon.errors import signs
@@ -158,11 +159,14 @@ def in_place(matches: Iterable[Match], reading: LogReading) -> list[Match]:
     alone = (match.error.program for failure in failures for match in failure.matches)  # what only one program raises
     program = next(filter(None, alone), "") or program_of(reading.programs)
     is_alone = not reading.lasting and all(map(_only_tells, reading.open))
-    others = {match.error.id: match.values for failure in failures for match in failure.matches}
+    seen_before = (notice.match for notice in reading.notices if notice.match is not None)
+    others: dict[str, dict[str, int | str]] = defaultdict(dict)
+    for match in chain(seen_before, *(failure.matches for failure in failures)):
+        others[match.error.id].update(match.values)
     placed: list[Match] = []
     for match in matches:
         count = len(reading.processes.get((match.error.id, str(match.values.get("bus", ""))), ()))
-        borrowed = ((name, others.get(error_id, {}).get(name)) for name, error_id in match.error.borrowed)
+        borrowed = ((name, others[error_id].get(name)) for name, error_id in match.error.borrowed)
         before = (*borrowed, ("processes", count if count > 1 else None))
         values = {name: value for name, value in before if value is not None} | dict(match.values)
         seen, depends_on = [str(values.get("signs", ""))], signs_of(match.error)
