@@ -1,5 +1,6 @@
 """What /proc shows of the main thread of a rank: its state, its system call, and what it has used."""
 
+import os
 import platform
 from collections.abc import Mapping
 from contextlib import suppress
@@ -83,7 +84,7 @@ def read_state(pid: int, start_ticks: int, call_text: str = "", proc: Path = Pat
     try:
         stat = read_same_stat(folder, start_ticks)
         if stat.has_ended:
-            return RankState("Z", exit_status=_exit_status(stat.wait_status))
+            return RankState("Z", exit_status=os.waitstatus_to_exitcode(stat.wait_status))
         stat = read_stat(task)
     except OSError:
         return RankState()
@@ -116,10 +117,6 @@ def _clock_hertz(core: int) -> float | None:
     with suppress(OSError, ValueError):
         return int(read_small(_FREQUENCY.format(core))) * 1e3
     return None
-
-
-def _exit_status(status: int) -> int:
-    return -(status & 0x7F) if status & 0x7F else status >> 8
 
 
 def _text(path: str) -> str:
