@@ -189,24 +189,18 @@ def _counters(ordinal: int, history: History) -> Iterator[dict[str, Any]]:
         for number, column in enumerate(columns):
             timestamp = number * width * _MICROSECONDS
             yield {"ph": "C", "name": name, "pid": ordinal, "ts": timestamp, "args": {"bytes": int(column.high)}}
-    peak = {"bytes": history.peak.bytes, "blocks": history.peak.blocks}
-    timestamp = history.peak_seconds * _MICROSECONDS
-    yield {"ph": "i", "name": "peak", "pid": ordinal, "tid": 0, "ts": timestamp, "s": "p", "args": peak}
+    yield _instant("peak", ordinal, history.peak_seconds, history.peak._asdict())
 
 
 def _failures(snapshot: Snapshot, ordinal: int, history: History) -> Iterator[dict[str, Any]]:
     for oom in history.ooms:
         arguments = {"bytes": oom.bytes, "free_bytes": oom.free_bytes, "stack": _stack(snapshot, oom.stack)}
-        timestamp = oom.seconds * _MICROSECONDS
-        yield {
-            "ph": "i",
-            "name": "out of memory",
-            "pid": ordinal,
-            "tid": 0,
-            "ts": timestamp,
-            "s": "p",
-            "args": arguments,
-        }
+        yield _instant("out of memory", ordinal, oom.seconds, arguments)
+
+
+def _instant(name: str, ordinal: int, seconds: float, arguments: dict[str, Any]) -> dict[str, Any]:
+    timestamp = seconds * _MICROSECONDS
+    return {"ph": "i", "name": name, "pid": ordinal, "tid": 0, "ts": timestamp, "s": "p", "args": arguments}
 
 
 def _slice(snapshot: Snapshot, device: DeviceMemory, number: int, allocation: Allocation) -> Iterator[dict[str, Any]]:
