@@ -33,7 +33,6 @@ from gpumon.session.app_session import Demand
 from gpumon.session.view_state import ViewState
 from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import ViewStateRequested
-from gpumon.ui.screens.base import next_key
 from gpumon.ui.screens.chart_choices import metric_choices, overlay_choices
 from gpumon.ui.screens.entries import EntriesScreen
 from gpumon.ui.screens.time_screen import TimeScreen
@@ -69,25 +68,11 @@ A GPU OVER TIME
     ]
 
     def __init__(self, key: str, metrics: Sequence[str] = ()) -> None:
-        super().__init__()
-        self.key = key
+        super().__init__(key)
         self.charts: list[MetricChart] = [MetricChart(metric) for metric in metrics or DEFAULT_METRICS]
         """The chosen charts, including those without room."""
         self._overlay: tuple[str, ...] = ()
         """Keys of the GPUs that are drawn in the same charts; empty for this GPU alone."""
-        self._device: Device | None = None
-        self._state: ViewState | None = None
-
-    @property
-    def device_key(self) -> str:
-        return self.key
-
-    def select_device(self, step: int) -> None:
-        """Show another GPU in place; the charts keep their metrics and their time."""
-        if self._state is not None:
-            keys = [device.key for device in self._state.frame.devices]
-            self.key, self._device = next_key(keys, self.key, step) or self.key, None
-            self.post_message(ViewStateRequested())
 
     @property
     def demand(self) -> Demand:

@@ -35,8 +35,7 @@ from gpumon.present.waterfall_rows import (
 from gpumon.session.app_session import Demand
 from gpumon.session.view_state import OomNotice, ProbesState, ViewState
 from gpumon.ui.keymap import Bindings, key
-from gpumon.ui.messages import AcknowledgeRequested, EmptyCacheRequested, ViewStateRequested
-from gpumon.ui.screens.base import next_key
+from gpumon.ui.messages import AcknowledgeRequested, EmptyCacheRequested
 from gpumon.ui.screens.time_screen import TimeScreen
 from gpumon.ui.widgets.footer import Footer
 from gpumon.ui.widgets.line_table import MARGIN, LineTable
@@ -81,8 +80,7 @@ A GPU'S MEMORY
     ]
 
     def __init__(self, key: str) -> None:
-        super().__init__()
-        self.key = key
+        super().__init__(key)
         self.chosen: Owner | None = None
         """The process whose history is shown: that under the cursor, else the one that reserves most."""
         self.is_chosen = False
@@ -93,8 +91,6 @@ A GPU'S MEMORY
         """The out-of-memory errors of this GPU, the newest last."""
         self._oom_alerts: list[Alert] = []
         """Those of them that the user has not acknowledged."""
-        self._state: ViewState | None = None
-        self._device: Device | None = None
         self._rows: list[MemoryRow] = []
         self._process_chart = MemoryChart()
         self._gpu_chart = MetricChart("memory_used_bytes")
@@ -229,16 +225,6 @@ A GPU'S MEMORY
             "explain_oom": bool(self._ooms),
             "acknowledge": bool(self._oom_alerts),
         }
-
-    @property
-    def device_key(self) -> str:
-        return self.key
-
-    def select_device(self, step: int) -> None:
-        if self._state is not None:
-            keys = [device.key for device in self._state.frame.devices]
-            self.key, self._device = next_key(keys, self.key, step) or self.key, None
-            self.post_message(ViewStateRequested())
 
     def action_segments(self) -> None:
         from gpumon.ui.screens.segments import SegmentsScreen  # few sessions need it

@@ -54,8 +54,7 @@ class ProcessScreen(TimeScreen[None], EntriesScreen[None]):
     CHARTS_ID: ClassVar[str] = "charts"
 
     def __init__(self, key: str, pid: int) -> None:
-        super().__init__()
-        self.key = key
+        super().__init__(key)
         self._pid = pid
         self._title = f"PID {pid}"
         self._keys: list[str] = []
@@ -74,10 +73,6 @@ class ProcessScreen(TimeScreen[None], EntriesScreen[None]):
     def demand(self) -> Demand:
         """Values that are expensive to read, and what started the process."""
         return Demand(process_keys=frozenset({self.key}), processes=True)
-
-    @property
-    def device_key(self) -> str:
-        return self.key
 
     @property
     def selected_process(self) -> Process | None:

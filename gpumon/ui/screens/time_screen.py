@@ -5,19 +5,22 @@ from typing import ClassVar, TypeVar
 
 from textual import events
 
+from gpumon.core.model import Device
 from gpumon.present.paint.area import GUTTER
 from gpumon.present.time_view import TimeView
+from gpumon.session.view_state import ViewState
 from gpumon.ui.keymap import Bindings, key
 from gpumon.ui.messages import ViewStateRequested
-from gpumon.ui.screens.base import ViewScreen
+from gpumon.ui.screens.base import ViewScreen, next_key
 
 ResultT = TypeVar("ResultT")
 
 
 class TimeScreen(ViewScreen[ResultT]):
-    """A screen with charts on one time axis, whose left end is `GUTTER` cells from the edge.
+    """A screen of a GPU with charts on one time axis, whose left end is `GUTTER` cells from the edge.
 
     Attributes:
+        key: The key of the GPU.
         time_view: The part of the history that the charts show.
     """
 
@@ -34,9 +37,23 @@ class TimeScreen(ViewScreen[ResultT]):
     CHARTS_ID: ClassVar[str]
     """Id of the widget that contains the charts."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: str) -> None:
         super().__init__()
+        self.key = key
         self.time_view = TimeView()
+        self._device: Device | None = None
+        self._state: ViewState | None = None
+
+    @property
+    def device_key(self) -> str:
+        return self.key
+
+    def select_device(self, step: int) -> None:
+        """Show another GPU in place; the charts keep their metrics and their time."""
+        if self._state is not None:
+            keys = [device.key for device in self._state.frame.devices]
+            self.key, self._device = next_key(keys, self.key, step) or self.key, None
+            self.post_message(ViewStateRequested())
 
     def on_click(self, event: events.Click) -> None:
         """Set the cursor where a chart was clicked."""
