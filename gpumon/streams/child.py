@@ -50,9 +50,9 @@ class Child:
             self._process = _start([*command, "--breadcrumb", str(shared)], shared)
         finally:
             os.close(shared)
-        self._output = _descriptor(self._process.stdout)
-        self._errors: int | None = _descriptor(self._process.stderr)
-        self._control: int | None = _descriptor(self._process.stdin)
+        self._output = descriptor_of(self._process.stdout)
+        self._errors: int | None = descriptor_of(self._process.stderr)
+        self._control: int | None = descriptor_of(self._process.stdin)
         os.set_blocking(self._control, False)
         os.set_blocking(self._errors, False)
         # make room for a frame of a thousand processes, so that a collector rarely waits for its reader
@@ -201,6 +201,7 @@ def _start(command: Sequence[str], shared: int) -> subprocess.Popen[bytes]:
     )
 
 
-def _descriptor(pipe: IO[bytes] | None) -> int:
+def descriptor_of(pipe: IO[bytes] | None) -> int:
+    """The descriptor of a pipe to a child, made by `subprocess.Popen`."""
     assert pipe is not None
     return pipe.fileno()

@@ -15,13 +15,14 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from gpumon.core.frames import MAX_LINE_BYTES, FrameError, decode
 from gpumon.core.json_text import json_bytes
 from gpumon.core.problems import Problem, ProblemCode
 from gpumon.core.text import safe_bytes, safe_text
 from gpumon.streams.base import ThreadStream
+from gpumon.streams.child import descriptor_of
 from gpumon.streams.remote.bundle import collector_for
 
 CONNECT_SECONDS: Final = 10
@@ -241,9 +242,9 @@ class SshConnection:
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self.old_python = ""
         self._process = process
-        self._output = _descriptor(process.stdout)
-        self._errors: int | None = _descriptor(process.stderr)
-        self._input = _descriptor(process.stdin)
+        self._output = descriptor_of(process.stdout)
+        self._errors: int | None = descriptor_of(process.stderr)
+        self._input = descriptor_of(process.stdin)
         os.set_blocking(self._input, False)
         self._buffer = bytearray()
         self._searched = 0
@@ -347,11 +348,6 @@ class SshConnection:
             self._error_tail = (self._error_tail + data)[-_ERROR_BYTES:]
         else:
             self._errors = None
-
-
-def _descriptor(pipe: IO[bytes] | None) -> int:
-    assert pipe is not None
-    return pipe.fileno()
 
 
 def _problem(reason: str, remedy: str = "", code: ProblemCode = ProblemCode.NOT_READ) -> Problem:
