@@ -1,6 +1,7 @@
 """What a device is: its identity, which is queried once, and its attributes (firmware, modes, compute capability)."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from gpumon.collect.nvml import Answer, Handle, Nvml, ReadingError
@@ -12,7 +13,6 @@ from gpumon.core.text import safe_text
 T = TypeVar("T", str, int)
 
 _SWITCHES: Final = (Switch.DISABLED, Switch.ENABLED)
-_COMPUTE_MODES: Final = tuple(ComputeMode)
 _EMPTY_TEXT: Final = Problem(ProblemCode.INVALID_VALUE, "The driver returned an empty text.")
 
 
@@ -55,28 +55,15 @@ def _capability(answer: Sequence[int]) -> tuple[str]:
     return (f"{major}.{minor}",)
 
 
-def _text(answer: Answer) -> tuple[str]:
-    return (safe_text(answer, 64),)
+def _members(members: Sequence[str], *numbers: int) -> tuple[str, ...]:
+    """NVML's enumeration values by their numbers; a negative one would count from the end."""
+    if min(numbers) < 0:
+        raise IndexError(numbers)
+    return tuple(members[number] for number in numbers)
 
 
-def _switch(answer: int) -> tuple[Switch]:
-    return (_SWITCHES[_index(answer)],)
-
-
-def _switches(answer: Sequence[int]) -> tuple[Switch, Switch]:
-    current, pending = answer
-    return _SWITCHES[_index(current)], _SWITCHES[_index(pending)]
-
-
-def _compute_mode(answer: int) -> tuple[ComputeMode]:
-    return (_COMPUTE_MODES[_index(answer)],)
-
-
-def _index(answer: int) -> int:
-    """One of NVML's enumeration values as an index; a negative index would count from the end."""
-    if answer < 0:
-        raise IndexError(answer)
-    return answer
+def _switches(modes: Sequence[int]) -> tuple[str, ...]:
+    return _members(_SWITCHES, *modes)
 
 
 class _AttributeCall(NamedTuple):
@@ -109,9 +96,9 @@ class _AttributeCall(NamedTuple):
 
 _CALLS: Final = (
     _AttributeCall(("compute_capability",), "nvmlDeviceGetCudaComputeCapability", _capability),
-    _AttributeCall(("vbios_version",), "nvmlDeviceGetVbiosVersion", _text),
-    _AttributeCall(("persistence_mode",), "nvmlDeviceGetPersistenceMode", _switch),
-    _AttributeCall(("compute_mode",), "nvmlDeviceGetComputeMode", _compute_mode),
+    _AttributeCall(("vbios_version",), "nvmlDeviceGetVbiosVersion", lambda text: (safe_text(text, 64),)),
+    _AttributeCall(("persistence_mode",), "nvmlDeviceGetPersistenceMode", partial(_members, _SWITCHES)),
+    _AttributeCall(("compute_mode",), "nvmlDeviceGetComputeMode", partial(_members, tuple(ComputeMode))),
     _AttributeCall(("ecc_mode", "ecc_mode_pending"), "nvmlDeviceGetEccMode", _switches),
     _AttributeCall(("mig_mode", "mig_mode_pending"), "nvmlDeviceGetMigMode", _switches, Period.TEN_SECONDS),
 )

@@ -155,11 +155,6 @@ def _contradiction(used: int, total: int) -> ReadingError:
     return ReadingError(Problem(ProblemCode.INVALID_VALUE, reason))
 
 
-def _remapped_rows(api: Nvml, handle: Handle) -> Values:
-    correctable, uncorrectable, pending, failed = api.call("nvmlDeviceGetRemappedRows", handle)
-    return correctable, uncorrectable, pending, failed
-
-
 def _vgpu_license(api: Nvml, handle: Handle) -> Values:
     licenses = api.call("nvmlDeviceGetGridLicensableFeatures", handle)
     count = licenses.licensableFeaturesCount if licenses.isGridLicenseSupported else 0  # 0: the GPU is no vGPU
@@ -237,7 +232,7 @@ READERS: Final[tuple[AnyReader, ...]] = (
     *(FieldReader((metric,), _SLOW, (Field(field),), _retired_pages) for metric, field in _RETIRED_PAGES),
     FieldReader(("temperature_memory_celsius",), _SLOW, (Field(nvml.FIELD_MEMORY_TEMPERATURE),)),
     FieldReader(("power_instant_watts",), _SLOW, (Field(nvml.FIELD_POWER_INSTANT),), _milli),
-    Reader(_ROWS, _SLOW, _remapped_rows),
+    Reader(_ROWS, _SLOW, lambda api, handle: tuple(api.call("nvmlDeviceGetRemappedRows", handle))),
     Reader(("bar1_total_bytes", "bar1_used_bytes"), _SLOW, _bar1),
     Reader(("pcie_replay_count",), _SLOW, _one("nvmlDeviceGetPcieReplayCounter")),
     Reader(("vgpu_license",), _SLOW, _vgpu_license),

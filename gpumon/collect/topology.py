@@ -9,7 +9,7 @@ worker; its GPU is not queried again, and the next worker goes on with the rest.
 import select
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from functools import partial
@@ -54,8 +54,11 @@ _LEVELS: Final = {
     nvml.TOPOLOGY_NODE: PathLevel.NODE,
     nvml.TOPOLOGY_SYSTEM: PathLevel.SYS,
 }
-_P2P: Final = tuple(P2PStatus)
-"""In the order of NVML's enumeration."""
+_PAIR_CALLS: Final[tuple[tuple[str, str, tuple[int, ...], Mapping[int, PathLevel | P2PStatus]], ...]] = (
+    ("level", "nvmlDeviceGetTopologyCommonAncestor", (), _LEVELS),
+    ("p2p", "nvmlDeviceGetP2PStatus", (nvml.P2P_READ,), dict(enumerate(P2PStatus))),
+)
+"""Field of `GpuPair`, NVML function, its further arguments, and what its results mean."""
 
 
 class _Task(NamedTuple):
@@ -239,27 +242,21 @@ class TopologyReader:
         handles = tuple(self._handles[index] for index in ends)
         values: dict[str, Any] = {}
         problems: dict[str, Problem] = {}
-        for field, read in (("level", self._read_level), ("p2p", self._read_p2p)):
+        for field, call, arguments, known in _PAIR_CALLS:
             try:
-                values[field] = read(handles)
+                number = self._api.call(call, *handles, *arguments)
             except ReadingError as error:
                 problems[field] = error.problem
+                continue
+            if number in known:
+                values[field] = known[number]
+            else:
+                reason = f"The driver returned {number}, which gpumon does not know."
+                problems[field] = Problem(ProblemCode.INVALID_VALUE, reason)
         self._pairs[ends] = GpuPair(*ends, **values, problems=problems)
 
     def _fail_pair(self, ends: tuple[int, int], problem: Problem) -> None:
         self._pairs[ends] = GpuPair(*ends, problems={"level": problem, "p2p": problem})
-
-    def _read_level(self, handles: tuple[Handle, ...]) -> PathLevel:
-        number = self._api.call("nvmlDeviceGetTopologyCommonAncestor", *handles)
-        if number not in _LEVELS:
-            raise _unknown(number)
-        return _LEVELS[number]
-
-    def _read_p2p(self, handles: tuple[Handle, ...]) -> P2PStatus:
-        number: int = self._api.call("nvmlDeviceGetP2PStatus", *handles, nvml.P2P_READ)
-        if not 0 <= number < len(_P2P):
-            raise _unknown(number)
-        return _P2P[number]
 
 
 def topologies(reader: TopologyReader, control: int) -> Iterator[Topology]:
@@ -277,8 +274,3 @@ def topologies(reader: TopologyReader, control: int) -> Iterator[Topology]:
     while not select.select([control], [], [], pause)[0]:
         yield reader.read_rates()
         pause = RATE_SECONDS
-
-
-def _unknown(number: int) -> ReadingError:
-    reason = f"The driver returned {number}, which gpumon does not know."
-    return ReadingError(Problem(ProblemCode.INVALID_VALUE, reason))
