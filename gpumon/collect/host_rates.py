@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from gpumon.collect.schedule import NEEDS_TWO_SAMPLES, Period
 from gpumon.core.model import HOST_RATES
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.procfs import find_text
 
 NOT_REPORTED: Final = Problem(ProblemCode.NOT_FOUND, "Not reported by this host.")
 COUNTER_RESET: Final = Problem(ProblemCode.NOT_READ, "A counter was reset, or has reached its end and restarted.")
@@ -157,7 +158,7 @@ def network_counters(sysfs: Path) -> Iterator[Counter]:
     physical = [folder for folder in interfaces if (folder / "device").exists() and not _is_virtual_function(folder)]
     virtual = [folder for folder in interfaces if not any((folder / kind).exists() for kind in ("bridge", "bonding"))]
     for folder in physical or virtual:
-        if not (infiniband and _text(folder / "type") == _INFINIBAND_TYPE):
+        if not (infiniband and find_text(folder / "type") == _INFINIBAND_TYPE):
             yield Counter(str(folder / "statistics/rx_bytes"), {_RECEIVE: 0})
             yield Counter(str(folder / "statistics/tx_bytes"), {_TRANSMIT: 0})
     yield from infiniband
@@ -166,7 +167,7 @@ def network_counters(sysfs: Path) -> Iterator[Counter]:
 def disk_counters(sysfs: Path) -> Iterator[Counter]:
     """The counters of the disks. In ``stat``, the columns 2 and 6 are the sectors that were read and written."""
     for folder in _folders(sysfs / "block"):
-        if (folder / "device").exists() and _text(folder / "hidden") != "1":  # a path of a multipath NVMe is hidden
+        if (folder / "device").exists() and find_text(folder / "hidden") != "1":  # a path of a multipath NVMe is hidden
             yield Counter(str(folder / "stat"), {_READ: 2, _WRITE: 6}, _SECTOR_BYTES)
 
 
@@ -186,13 +187,6 @@ def _folders(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
     except OSError:
         return []
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return None
 
 
 def _totals(counter: Counter) -> Mapping[str, int] | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.procfs import find_text
 from gpumon.core.text import safe_text
 from gpumon.core.topology import NetworkCard, PathLevel
 
@@ -66,7 +67,7 @@ def near_cpus(device: Path) -> str | None:
     NVML has them too, but with driver 580.159 on four H200, a process that had called ``nvmlDeviceGetCpuAffinity``
     crashed soon afterward.
     """
-    return safe_text(_text(device / "local_cpulist"), _MAX_CPU_LIST) or None
+    return safe_text(find_text(device / "local_cpulist"), _MAX_CPU_LIST) or None
 
 
 def max_lanes(device: Path) -> int | None:
@@ -127,26 +128,19 @@ def _names(folder: Path) -> tuple[str, ...]:
 
 def _has_active_port(folder: Path) -> bool | None:
     try:
-        states = [_text(port / "state") for port in (folder / "ports").iterdir()]
+        states = [find_text(port / "state") for port in (folder / "ports").iterdir()]
     except OSError:
         return None
     return any(state == _IS_ACTIVE for state in states) if any(states) else None
 
 
 def _is_interface_up(folder: Path) -> bool | None:
-    state = _text(folder / "operstate")
+    state = find_text(folder / "operstate")
     return None if state in {"", "unknown"} else state == "up"
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
 
 
 def _number(file: Path) -> int | None:
     try:
-        return int(_text(file))
+        return int(find_text(file))
     except ValueError:
         return None

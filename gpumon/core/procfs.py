@@ -224,6 +224,13 @@ def age_seconds(start_ticks: int) -> float:
     return uptime() - start_ticks / TICKS_PER_SECOND
 
 
+def find_text(path: Path) -> str:
+    """The text of a file of /proc or /sys, without the line break; empty if there is none, or it cannot be read."""
+    with suppress(OSError):
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    return ""
+
+
 def read_small(path: str) -> bytes:
     """At most 4096 bytes of a file of /proc: without the objects of `open`, which take as long as the read."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -15,7 +15,7 @@ from typing import Final
 
 from gpumon.core.control_groups import control_groups, cpu_quota, read_groups
 from gpumon.core.problems import CommandError, ExitCode, Problem, ProblemCode
-from gpumon.core.procfs import read_meminfo
+from gpumon.core.procfs import find_text, read_meminfo
 from gpumon.core.text import safe_text
 from gpumon.health.doctor.facts import DeviceNode, DriverFiles, HostLimits, KernelErrors, PciDevice, PciTopology
 
@@ -62,17 +62,17 @@ def numbers_of(text: str) -> frozenset[int]:
 
 def _folders(root: Path, classes: tuple[str, ...]) -> Iterator[Path]:
     for folder in sorted((root / "sys/bus/pci/devices").glob("*")):
-        if _text(folder / "vendor") == _NVIDIA and _text(folder / "class").startswith(classes):
+        if find_text(folder / "vendor") == _NVIDIA and find_text(folder / "class").startswith(classes):
             yield folder
 
 
 def _device(folder: Path) -> PciDevice:
-    node = _text(folder / "numa_node")
+    node = find_text(folder / "numa_node")
     return PciDevice(
         bus_id=folder.name,
         node=int(node) if node.isdecimal() else None,
-        cpus=numbers_of(_text(folder / "local_cpulist")),
-        iommu=_text(folder / "iommu_group" / "type"),
+        cpus=numbers_of(find_text(folder / "local_cpulist")),
+        iommu=find_text(folder / "iommu_group" / "type"),
     )
 
 
@@ -91,12 +91,6 @@ def _acs_control(config: bytes) -> int:
             return int.from_bytes(config[offset + _ACS_CONTROL : offset + _ACS_CONTROL + 2], "little")
         offset = header >> 20
     return 0
-
-
-def _text(path: Path) -> str:
-    with suppress(OSError):
-        return path.read_text(errors="replace").strip()
-    return ""
 
 
 def _bytes(path: Path) -> bytes:
