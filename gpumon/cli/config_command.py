@@ -19,7 +19,7 @@ from gpumon.cli.options import debug_option, options
 from gpumon.cli.output import print_json
 from gpumon.core.new_files import new_file
 from gpumon.core.problems import CommandError, ProblemCode
-from gpumon.core.text import ELLIPSIS, safe_text
+from gpumon.core.text import ELLIPSIS, aligned, safe_text
 from gpumon.core.units import MISSING
 
 SCHEMA: Final = 1
@@ -238,10 +238,7 @@ def _variable(context: click.Context, option: click.Option) -> str | None:
 
 
 def _table(keys: Sequence[ConfigKey]) -> Iterator[str]:
-    rows = [("Key", "Value", "Default", "Source"), *map(_cells, keys)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    return aligned([("Key", "Value", "Default", "Source"), *map(_cells, keys)])
 
 
 def _cells(key: ConfigKey) -> tuple[str, str, str, str]:

@@ -5,6 +5,7 @@ set the clipboard. Call `safe_text` where such text enters; after the call the t
 """
 
 import re
+from collections.abc import Iterator, Sequence
 
 ELLIPSIS = "…"
 
@@ -28,6 +29,13 @@ def safe_text(text: str, limit: int = 512) -> str:
     if not (clipped.isascii() and clipped.isprintable()):
         clipped = _UNSAFE.sub(_REPLACEMENT, re.sub(r"[\t\n\v\f\r]+", " ", clipped))
     return clipped if len(clipped) <= limit else clipped[: limit - 1] + ELLIPSIS
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table, each column as wide as its longest text."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def safe_bytes(data: bytes, limit: int = 512) -> str:

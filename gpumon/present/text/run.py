@@ -1,9 +1,10 @@
 """The output of ``gpumon run``: the plan, progress, timings and errors of a workload, its result, and questions."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from gpumon.core.metrics import Unit
+from gpumon.core.text import aligned
 from gpumon.core.units import age_text, bytes_text, power_text, short_time_text, value_text
 from gpumon.core.workload_metrics import Measurement
 from gpumon.operations.gpu_processes import OtherProcess
@@ -99,7 +100,7 @@ def result_lines(run: WorkloadRun, plot_width: int = 0, table_width: int = 0) ->
     single = without_cases(result.measurements)
     if single:
         changes = {change.key: change.share for change in run.changes}
-        lines += [*_table_lines([_HEADINGS, *(_metric_row(item, changes.get(item.key)) for item in single)])]
+        lines += aligned([_HEADINGS, *(_metric_row(item, changes.get(item.key)) for item in single)])
         lines.append("")
     plots = [plain(row).rstrip() for row in plot_lines(run, plot_width)[1:]]  # the first line is empty
     lines += [*plots, ""] if plots else []
@@ -159,9 +160,3 @@ def _metric_row(item: Measurement, change: float | None) -> tuple[str, ...]:
         str(item.repetitions),
         change_text(change),
     )
-
-
-def _table_lines(rows: Sequence[Sequence[str]]) -> Iterable[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
