@@ -105,11 +105,7 @@ def _jobs_of(processes: ProcessFactsCache, workers: Workers) -> Iterator[Trainin
             continue
         rest.setdefault(_id_by_parent(worker, lineage), []).append(worker)
     for job_id, records in list(rest.items())[: max(0, _MAX_JOBS - count)]:
-        members = {record.pid for record in records}
-        tops = [
-            record for record in records if not any(above.pid in members for above in processes.ancestors(record.pid))
-        ]
-        yield _job(job_id, tops[:MAX_RANKS], processes, workers)
+        yield _job(job_id, processes.topmost(records)[:MAX_RANKS], processes, workers)
 
 
 def _may_be_rank(record: ProcessRecord, workers: Workers) -> bool:
@@ -131,11 +127,7 @@ def _ranks_of(
         by_rank.setdefault(("pid", record.pid) if rank is None else rank, []).append(record)
     for candidates in by_rank.values():
         preferred = [record for record in candidates if record.pid in workers] or candidates
-        members = {record.pid for record in preferred}
-        tops = [
-            record for record in preferred if not any(above.pid in members for above in processes.ancestors(record.pid))
-        ]
-        yield min(tops, key=lambda record: (record.start_ticks, record.pid))
+        yield min(processes.topmost(preferred), key=lambda record: (record.start_ticks, record.pid))
 
 
 def _id_by_parent(record: ProcessRecord, lineage: Sequence[ProcessRecord]) -> str:

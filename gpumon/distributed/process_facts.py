@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -110,6 +110,11 @@ class ProcessFactsCache:
     def records(self) -> tuple[ProcessRecord, ...]:
         """All processes that were read."""
         return tuple(self._records.values())
+
+    def topmost(self, records: Sequence[ProcessRecord]) -> list[ProcessRecord]:
+        """Those of some processes that descend from none of the others."""
+        pids = {record.pid for record in records}
+        return [record for record in records if not any(above.pid in pids for above in self.ancestors(record.pid))]
 
     def in_jobs(self) -> Iterator[ProcessRecord]:
         """The processes whose environment names a job."""

@@ -179,8 +179,7 @@ def _program_below(record: ProcessRecord, processes: ProcessFactsCache) -> Proce
         for other in processes.records()
         if other.is_python and any(above.pid == record.pid for above in processes.ancestors(other.pid))
     ]
-    pids = {other.pid for other in below}
-    tops = [other for other in below if not any(above.pid in pids for above in processes.ancestors(other.pid))]
+    tops = processes.topmost(below)
     return tops[0] if len(tops) == 1 else record
 
 
