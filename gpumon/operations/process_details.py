@@ -5,9 +5,9 @@ secrets, so it never leaves this process: neither frames nor recordings contain 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from gpumon.collect.cuda_order import CudaOrder
 from gpumon.core.control_groups import read_groups
@@ -19,6 +19,8 @@ from gpumon.core.text_table import table
 from gpumon.distributed.environment import GONE, rank_variables, read_environment
 from gpumon.operations.doctor.redaction import SECRET, is_secret_name, without_secrets
 from gpumon.probe.attach import attachability
+
+T = TypeVar("T")
 
 _ID_LENGTH: Final = 12
 """Characters of a container id that tools show."""
@@ -192,9 +194,9 @@ def read_details(pid: int, start_ticks: int, proc: Path = Path("/proc")) -> Proc
             state=stat.state,
             parent=stat.parent,
             threads=stat.threads,
-            wait_channel=_wait_channel(folder, problems),
-            folder=_link(folder / "cwd", "folder", problems),
-            device_files=_device_files(folder, problems),
+            wait_channel=_permitted("wait_channel", _wait_channel, folder, problems),
+            folder=_permitted("folder", _working_folder, folder, problems),
+            device_files=_permitted("device_files", _device_files, folder, problems),
             variables=None if problem is not None else _relevant(environment),
             environment=None if problem is not None else environment,
             problems=problems,
@@ -215,30 +217,27 @@ def cuda_numbering(details: ProcessDetails, devices: Sequence[Device]) -> list[t
     )
 
 
-def _wait_channel(folder: Path, problems: dict[str, Problem]) -> str | None:
-    try:
-        channel = safe_bytes((folder / "wchan").read_bytes())
-    except PermissionError:
-        problems["wait_channel"] = _HIDDEN
-        return None
+def _wait_channel(folder: Path) -> str:
+    channel = safe_bytes((folder / "wchan").read_bytes())
     return "" if channel == "0" else channel
 
 
-def _link(path: Path, field: str, problems: dict[str, Problem]) -> str | None:
+def _working_folder(folder: Path) -> str:
+    return safe_text(str((folder / "cwd").readlink()), _PATH_LENGTH)
+
+
+def _device_files(folder: Path) -> tuple[str, ...]:
+    files = {safe_text(file, _PATH_LENGTH) for file in nvidia_files(folder)}
+    return tuple(sorted(files)[:_MAX_DEVICE_FILES])
+
+
+def _permitted(field: str, read: Callable[[Path], T], folder: Path, problems: dict[str, Problem]) -> T | None:
+    """What a function reads, or None with the reason where this user may not read it."""
     try:
-        return safe_text(str(path.readlink()), _PATH_LENGTH)
+        return read(folder)
     except PermissionError:
         problems[field] = _HIDDEN
         return None
-
-
-def _device_files(folder: Path, problems: dict[str, Problem]) -> tuple[str, ...] | None:
-    try:
-        files = {safe_text(file, _PATH_LENGTH) for file in nvidia_files(folder)}
-    except PermissionError:
-        problems["device_files"] = _HIDDEN
-        return None
-    return tuple(sorted(files)[:_MAX_DEVICE_FILES])
 
 
 def _relevant(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
