@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gpumon.core.allocator import AllocatorStatistics, BlockState, Segment, parse_segment
 from gpumon.core.json_fields import Json, as_count, as_flag, as_list, as_number, as_object, as_text, as_tuple, required
@@ -244,16 +244,9 @@ def _statistics(raw: Json, ordinal: int, segments: tuple[Segment, ...]) -> Alloc
         reserved = sum(segment.size_bytes for segment in segments)
     if allocated is None or reserved is None:
         return None
-    return AllocatorStatistics(
-        ordinal,
-        allocated,
-        reserved,
-        active_bytes=as_count(raw.get("active_bytes")),
-        inactive_split_bytes=as_count(raw.get("inactive_split_bytes")),
-        allocated_peak_bytes=as_count(raw.get("allocated_peak_bytes")),
-        ooms_count=as_count(raw.get("ooms_count")),
-        alloc_retries_count=as_count(raw.get("alloc_retries_count")),
-    )
+    names = ("active_bytes", "inactive_split_bytes", "allocated_peak_bytes", "ooms_count", "alloc_retries_count")
+    counts: dict[str, Any] = {name: as_count(raw.get(name)) for name in names}
+    return AllocatorStatistics(ordinal, allocated, reserved, **counts)
 
 
 def _sample(raw: Json) -> OomSample:

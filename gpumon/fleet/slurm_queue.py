@@ -68,7 +68,7 @@ def read_queue(*, needs_details: bool = False) -> SlurmQueue:
         message = json.loads(child.stdout)
         if message["event"] != "result":
             return SlurmQueue(problem=Problem(ProblemCode.NOT_READ, str(message["reason"])))
-        jobs = tuple(SlurmJob(*_tuples(fields)) for fields in message["jobs"])
+        jobs = tuple(SlurmJob(*_frozen(fields)) for fields in message["jobs"])
         problem = Problem(ProblemCode.NOT_READ, message["problem"]) if message["problem"] else None
         return SlurmQueue(jobs, problem, bool(message["needs_details"]))
     except subprocess.TimeoutExpired:
@@ -108,13 +108,9 @@ def _message(*, needs_details: bool) -> dict[str, Any]:
     return {"event": "result", "jobs": jobs, "problem": problem, "needs_details": needs_details}
 
 
-def _tuples(fields: list[Any]) -> list[Any]:
-    """Fields of a job as they were before they became JSON."""
-    return [tuple(map(_tuple, field)) if isinstance(field, list) else field for field in fields]
-
-
-def _tuple(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    return tuple(value) if isinstance(value, list) else value
+def _frozen(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """A value as it was before it became JSON."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 if __name__ == "__main__":

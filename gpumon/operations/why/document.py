@@ -1,5 +1,6 @@
 """The reports on a training run and on the ranks of a job as JSON documents with public names."""
 
+from dataclasses import asdict
 from typing import Any, Final
 
 from gpumon.core.step_classes import LABELS
@@ -9,6 +10,8 @@ from gpumon.operations.why.examination import WhyReport
 from gpumon.operations.why.processes import JobWhyReport
 
 _SCHEMA: Final = 1
+_SHARES: Final = ("utilization_share", "sm_share", "tensor_share", "dram_share")
+_GPU_VALUES: Final = (*_SHARES, "pcie_bytes_per_second", "power_watts")
 
 
 def why_document(report: WhyReport) -> dict[str, Any]:
@@ -46,9 +49,7 @@ def why_job_document(report: JobWhyReport) -> dict[str, Any]:
     return {
         "schema": _SCHEMA,
         "ranks": [why_document(rank) for rank in report.ranks],
-        "straggler": None
-        if straggler is None
-        else {"rank": straggler.rank, "excess_seconds": straggler.excess_seconds, "reason": straggler.reason},
+        "straggler": None if straggler is None else asdict(straggler),
         "problems": {str(where): str(problem) for where, problem in report.problems.items()},
     }
 
@@ -60,12 +61,7 @@ def _device_document(report: WhyReport, gpu: GpuEvidence | None) -> dict[str, An
         "index": report.device.index,
         "uuid": report.device.uuid,
         "name": report.device.name,
-        "utilization_share": gpu.utilization_share,
-        "sm_share": gpu.sm_share,
-        "tensor_share": gpu.tensor_share,
-        "dram_share": gpu.dram_share,
-        "pcie_bytes_per_second": gpu.pcie_bytes_per_second,
-        "power_watts": gpu.power_watts,
+        **{name: getattr(gpu, name) for name in _GPU_VALUES},
         "throttle_reasons": list(gpu.throttle_reasons),
     }
 
