@@ -7,10 +7,10 @@ from typing import Any, Final
 from gpumon.collect import nvml
 from gpumon.collect.device import bus_id
 from gpumon.collect.nvml import Handle, Nvml, ReadingError
-from gpumon.collect.pci_paths import sysfs_bus_id
 from gpumon.collect.readers import Field, Value, invalid, read_fields
 from gpumon.collect.schedule import NEEDS_TWO_SAMPLES
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.procfs import sysfs_bus_id
 from gpumon.core.topology import GpuPair, LinkedGpu, NvLink
 
 _MEGA: Final = 1_000_000

@@ -20,12 +20,6 @@ NO_NODE: Final = Problem(ProblemCode.NOT_SUPPORTED, "The kernel reports no NUMA 
 _NO_STATE: Final = Problem(ProblemCode.NOT_FOUND, "The kernel does not report the state of the link.")
 
 
-def sysfs_bus_id(nvml_bus_id: str) -> str:
-    """The PCI bus ID as sysfs writes it: NVML writes the domain with eight digits."""
-    domain, _, rest = nvml_bus_id.lower().partition(":")
-    return f"{domain[-4:]}:{rest}" if domain[:-4].strip("0") == "" else f"{domain}:{rest}"
-
-
 def pci_path(folder: Path) -> tuple[str, ...]:
     """The root and the bridges above a device, and the device itself; empty if it is not on the PCI bus."""
     try:

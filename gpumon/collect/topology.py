@@ -23,8 +23,9 @@ from gpumon.collect.device import IDENTITY_CALLS
 from gpumon.collect.nvlinks import read_counters, read_links, with_counters, with_nvlinks, without_counters
 from gpumon.collect.nvml import Handle, Nvml, NvmlError, ReadingError
 from gpumon.collect.nvml_session import start_problem
-from gpumon.collect.pci_paths import NO_NODE, max_lanes, near_cpus, network_cards, numa_node, sysfs_bus_id
+from gpumon.collect.pci_paths import NO_NODE, max_lanes, near_cpus, network_cards, numa_node
 from gpumon.core.problems import Problem, ProblemCode
+from gpumon.core.procfs import sysfs_bus_id
 from gpumon.core.text import safe_text
 from gpumon.core.topology import GpuPair, LinkedGpu, P2PStatus, PathLevel, Topology
 

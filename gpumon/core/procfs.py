@@ -1,4 +1,4 @@
-"""What the kernel reports in /proc: the files of a process, and the memory of the host.
+"""What the kernel reports in /proc: the files of a process, and the memory of the host; and how it names devices.
 
 These files are parsed here only, except in the probe and in workloads, whose interpreter has no gpumon.
 Every reader raises OSError if the process has ended, or if this user may not read the file.
@@ -222,6 +222,12 @@ def age_seconds(start_ticks: int) -> float:
         start_ticks: Its start time in clock ticks since boot.
     """
     return uptime() - start_ticks / TICKS_PER_SECOND
+
+
+def sysfs_bus_id(nvml_bus_id: str) -> str:
+    """The PCI bus ID as the kernel writes it, ``0000:1b:00.0``: NVML writes the domain with eight digits."""
+    domain, _, rest = nvml_bus_id.lower().partition(":")
+    return f"{domain.lstrip('0').rjust(4, '0')}:{rest}"
 
 
 def find_text(path: Path) -> str:

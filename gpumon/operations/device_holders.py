@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gpumon.core.procfs import nvidia_files
+from gpumon.core.procfs import nvidia_files, sysfs_bus_id
 from gpumon.core.text import safe_bytes
 
 _DEVICE_FILE: Final = "/dev/nvidia"
@@ -72,8 +72,7 @@ def _file_of(bus_id: str | None, proc: Path) -> str | None:
     """The device file of a GPU, by the minor number that the driver reports for its bus ID; None if unknown."""
     if bus_id is None:
         return None
-    domain, _, rest = bus_id.lower().partition(":")
-    folder = proc / "driver/nvidia/gpus" / f"{domain[-4:]}:{rest}"
+    folder = proc / "driver/nvidia/gpus" / sysfs_bus_id(bus_id)
     try:
         lines = (folder / "information").read_text(errors="replace").splitlines()
     except OSError:

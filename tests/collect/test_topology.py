@@ -11,10 +11,10 @@ import pytest
 from gpumon.collect import nvml
 from gpumon.collect.calls import CallsInFlight
 from gpumon.collect.nvml import Nvml
-from gpumon.collect.pci_paths import sysfs_bus_id
 from gpumon.collect.readers import Field
 from gpumon.collect.topology import TopologyReader
 from gpumon.core.problems import ProblemCode
+from gpumon.core.procfs import sysfs_bus_id
 from gpumon.core.topology import NvLink, P2PStatus, PathLevel, Topology, from_document, to_document
 from tests.collect.fake import LOST, NOT_SUPPORTED, FakeNvml, fields
 

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from gpumon.core.control_groups import control_groups, cpu_quota
-from gpumon.core.procfs import find_stat, nvidia_files, read_meminfo, read_same_stat, read_stat, read_status, read_title
+from gpumon.core.procfs import (
+    find_stat,
+    nvidia_files,
+    read_meminfo,
+    read_same_stat,
+    read_stat,
+    read_status,
+    read_title,
+    sysfs_bus_id,
+)
 
 FIELDS = " ".join(["S", "41", *(str(number) for number in range(2, 50))])
 
@@ -47,3 +56,11 @@ def test_the_quota_of_an_ancestor(tmp_path: Path) -> None:
     (tmp_path / "slice" / "job" / "cpu.max").write_text("max 100000\n")
     (tmp_path / "slice" / "cpu.max").write_text("250000 100000\n")
     assert [cpu_quota(group) for group in control_groups(tmp_path, tmp_path)] == [None, 2.5, None]
+
+
+@pytest.mark.parametrize(
+    ("of_nvml", "of_kernel"),
+    [("00000000:1B:00.0", "0000:1b:00.0"), ("0000ABCD:00:00.0", "abcd:00:00.0"), ("00010000:E1:00.0", "10000:e1:00.0")],
+)
+def test_the_kernel_writes_a_domain_with_at_least_four_digits(of_nvml: str, of_kernel: str) -> None:
+    assert sysfs_bus_id(of_nvml) == of_kernel

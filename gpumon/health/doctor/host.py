@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gpumon.core.model import Device
+from gpumon.core.procfs import sysfs_bus_id
 from gpumon.core.units import bytes_text, counted
 from gpumon.health.checks import CheckResult, fail, ok, skip, warn
 from gpumon.health.doctor.check import DoctorCheck, Gpus, gpus_text, joined
@@ -90,7 +90,9 @@ def group_limits(limits: HostLimits) -> CheckResult:
 def numa(gpus: Gpus, topology: PciTopology, limits: HostLimits) -> CheckResult:
     """This process may run on CPUs near each GPU."""
     local = {pci.bus_id: pci for pci in topology.devices if pci.node is not None and pci.cpus}
-    placed = [(device, local[bus]) for device in gpus.devices if (bus := sysfs_bus_id(device)) in local]
+    placed = [
+        (device, local[bus]) for device in gpus.devices if (bus := sysfs_bus_id(device.pci_bus_id or "")) in local
+    ]
     if not placed:
         return skip("This host reports no NUMA nodes for its GPUs.")
     far = [(device, pci) for device, pci in placed if not pci.cpus & limits.cpus_allowed]
@@ -152,12 +154,6 @@ def iommu(topology: PciTopology) -> CheckResult:
         )
     kinds = sorted({device.iommu for device in topology.devices if device.iommu})
     return ok(", ".join(kinds) or "off")
-
-
-def sysfs_bus_id(device: Device) -> str:
-    """A device's PCI bus ID as sysfs writes it: ``0000:1b:00.0``."""
-    domain, _, rest = (device.pci_bus_id or "").lower().partition(":")
-    return f"{domain[-4:]}:{rest}"
 
 
 HOST_CHECKS: Final = (
