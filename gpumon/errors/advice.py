@@ -28,6 +28,7 @@ _MODULE: Final = lazy_pattern(r"(?:No module named|module) '?(?P<module>\w{1,100
 _OPENED: Final = lazy_pattern(r"['\"]([\w./~-]{1,200}\.[A-Za-z]\w{0,7})['\"]")
 _WORDS: Final = lazy_pattern(r"(?:\b[A-Za-z]?[a-z]+ ){2,7}[a-z]+\b")
 _COMMENT: Final = lazy_pattern(r"\s#\s.*$")
+_FIRST_ELEMENT: Final = lazy_pattern(r"([A-Za-z_][\w.]*)\[0\]")
 _ATTRIBUTE: Final = lazy_pattern(r"has no attribute '(\w{1,100})'")
 _WARNED: Final = lazy_pattern(r"line ([\d,]+): .*RuntimeWarning")
 _FAILED_TEST: Final = lazy_pattern(r"(?P<test>[^\s,]+\.py::[^\s,]+)(?: - (?P<reason>.+))?")
@@ -147,6 +148,8 @@ def _values(root: LogFailure) -> dict[str, str]:
     raising = raised.raising or TracebackFrame("", 0, "", "", is_own=False)
     values["function"] = raising.function if raising.function.isidentifier() else ""
     values["raiser"] = f"{short_path(raising.file)}:{raising.line}" if raising.line and raising != frame else ""
+    taken = _FIRST_ELEMENT.search(raising.marked)
+    values["emptied"] = taken[1] if taken is not None else ""
     values["asserted"] = raising.code.removeprefix("assert ") if raising.code.startswith("assert ") else ""
     is_given = raised.name == "ModuleNotFoundError" and raised.package not in message  # such as the name of an app
     values["broken"] = raised.package if raised.frame is None and not is_given else ""

@@ -45,7 +45,8 @@ def _called(root: LogFailure) -> str:
 
 def _above(root: LogFailure) -> list[NumberedLine]:
     first = root.first_line or root.line
-    above = (line for line in root.around if line.number < first and line.text.strip())
+    around = root.around if root.is_raised else [line._replace(text=line.text.strip()) for line in root.around]
+    above = (line for line in around if line.number < first and line.text.strip())
     return [line for line in above if not line.text.startswith((DIRECT, DURING))]
 
 
@@ -55,7 +56,8 @@ def _line_near(root: LogFailure, reading: LogReading) -> NumberedLine | None:
         return None
     echoes, above = {item.line for item in reading.open if item.is_echo}, _above(root)
     why = (line for line in above if line.number not in echoes and signs.says_why(line.text, root.text))
-    said = [line for line in why if line in above[-_LINES_OF_VALUE:] or is_about(root, line.text)][-1:]
+    is_told = root.is_echo and not root.is_raised  # such as that a build failed: its output has the reason
+    said = [line for line in why if is_told or line in above[-_LINES_OF_VALUE:] or is_about(root, line.text)][-1:]
     other = EXCEPTION.match(said[0].text) if said and not root.is_linked else None
     is_other = other is not None and other[1] != "Error"  # an exception to which this one is not linked
     return said[0] if said and not is_other else None

@@ -195,12 +195,15 @@ class OpenFailures:
         self.has_ended = self.may_start = False
         for lines in self._lines.values():
             lines.max_ordinary = inf
-        for item in items:
-            if is_survived(item):
+        stays = [not is_survived(item) for item in items]
+        for index in range(len(items) - 1, 0, -1):  # what a failure goes back to stays with it
+            stays[index - 1] |= stays[index] and items[index].failure.is_linked
+        for item, is_open in zip(items, stays, strict=True):
+            if is_open:
+                self._keep_open(item)
+            else:
                 self.counts.pop(item.key, None)
                 self.keep(item.failure)
-            else:
-                self._keep_open(item)
 
     def come_back(self, rank: int | None, raised: Raised) -> None:
         """Closes exceptions that the program caught, if it came to their outermost line again, as another one shows."""

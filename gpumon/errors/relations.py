@@ -102,7 +102,7 @@ def is_about(failure: LogFailure, text: str) -> bool:
 def says_more(later: LogFailure, earlier: LogFailure) -> bool:
     """Whether an exception that was raised while another one was handled says more than that one."""
     raising = later.raised.raising
-    is_of_report = raising is not None and has_sign("reporting", raising.function)
+    is_of_report = raising is not None and (has_sign("reporting", raising.function) or raising.file == "<unknown>")
     return bool(later.raised.message) and not (later.is_echo or later.is_report or is_of_report) and is_probe(earlier)
 
 

@@ -47,6 +47,8 @@ _MAX_PASTED_LINES: Final = 12
 _TWICE: Final = 2
 _MISSING: Final = frozenset({"FileNotFoundError", "KeyError", "IndexError", "EmptyDataError", "ModuleNotFoundError"})
 """Exceptions of a step that lacks what an earlier one would have made."""
+_MAX_OF_IDLE: Final = 200
+"""Characters behind a script that could not import a module: it had printed nothing that was still in a buffer."""
 _MAX_BETWEEN: Final = 4
 """Lines between a traceback and the same one, printed again, apart from its message."""
 _MAX_LINES_BEFORE: Final = 512
@@ -131,13 +133,16 @@ class RunReader:
         if self._reading.ranks or any(item.is_report or item.is_echo or item.ended is not None for item in failures):
             return
         ends = [item for item in self._open.items if item.is_uncaught and item.failure.raised.is_of_script]
-        for previous, end in [pair for pair in pairwise(ends) if not pair[1].failure.is_linked]:
-            is_again = len(ends) == _TWICE and _is_printed_again(end.failure, previous.failure)
-            if is_again or _is_next_step(end.failure, previous.failure):
-                continue
+        for previous, end in list(pairwise(ends)):
             start = self._open.items.index(end)
+            while self._open.items[start].failure.is_linked and self._open.items[start] is not previous:
+                start -= 1
+            is_again = len(ends) == _TWICE and _is_printed_again(end.failure, previous.failure)
+            first = self._open.items[start]
+            if first is previous or is_again or _is_next_step(end.failure, previous.failure):
+                continue
             self._open.items, later = self._open.items[:start], self._open.items[start:]
-            self._restart(end.failure.first_line)
+            self._restart(first.failure.first_line)
             self._open.items += later
 
     def _fail(self, failure: LogFailure, block: LogBlock, position: int, place: int) -> None:
@@ -179,6 +184,9 @@ class RunReader:
         if failure.is_echo or failure.is_report or not failure.is_raised:
             return False
         ended = [item for item in self._open.items if item.is_uncaught and item.failure.rank == failure.rank]
+        idle = (item for item in ended if item.failure.raised.is_of_import and not self._reading.ranks)
+        if any(item.written > _MAX_OF_IDLE and not _is_next_step(failure, item.failure) for item in idle):
+            return not failure.is_linked
         stopped = (item.failure.line for item in ended if item.failure.name == "KeyboardInterrupt")
         if any(failure.line - line > _MAX_BEHIND_STOP for line in stopped):
             return not failure.is_linked

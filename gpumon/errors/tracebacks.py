@@ -42,7 +42,7 @@ _LINES_OF_PLACE: Final = 4
 _CALL_STACK: Final = "Call stack:"
 """How the logging module begins the stack of a message that it could not write."""
 _ANNOUNCED: Final = sign("announced").texts[0]
-_MAX_FOREIGN_LINES: Final = 6
+_MAX_FOREIGN_LINES: Final = 10
 """Lines of other streams that may stand between two lines of a traceback."""
 _MAX_EXCEPTIONS: Final = 256
 """Exceptions per block that are read: the first and the last ones, half of each."""
@@ -201,7 +201,7 @@ def _raised(
     before = rows.texts[header].partition(TRACEBACK)[0]
     own = _pointed_out(rows, header, row) or own_frame(frames)
     is_caught = has_sign("caught above", above) and (own is None or not has_sign("thread", above))  # others need it
-    is_plain = (not before or "%|" in before) and not is_caught
+    is_plain = (not before.strip() or "%|" in before) and not is_caught
     is_logged = _LOGGED.search(rows.lines[header]) is not None or (
         _REPORTED.search(above) is not None and link is Link.NONE
     )
@@ -210,7 +210,7 @@ def _raised(
     is_pretty = has_sign("pretty printed", above) or has_sign("pretty printed", rows.texts[header])  # from main on
     start = frames[0].function if frames else ""
     outermost = not frames or (has_sign("outermost", start) and frames[0].file != "<string>")
-    outermost |= is_pretty and start == "main"
+    outermost |= is_pretty and (start == "main" or has_sign("task", above))
     script = next((frame for frame in frames if not frame.function.startswith("_run_")), None)  # below that of -m
     return Raised(
         safe_text(match[1], MAX_TEXT),
