@@ -136,7 +136,7 @@ def read_memory_message(text: str) -> MemoryMessage | None:
     reserved, allocated = sizes.pop("reserved"), sizes["allocated"]
     if sizes["unallocated"] is None and reserved is not None and allocated is not None:
         sizes["unallocated"] = max(0, reserved - allocated)
-    if not (allocated or 0) <= (sizes["own"] or 0) < _NO_LIMIT:  # drivers of Windows say 0 bytes, or all bits
+    if not 0 < (sizes["own"] or 0) < _NO_LIMIT:  # drivers of Windows say 0 bytes, or all bits
         sizes["own"] = None
     if (sizes["allowed"] or 0) >= _NO_LIMIT:
         sizes["allowed"] = None
