@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(180), pytest.mark.xdist_group
 
 FIELDS: Final = ("utilization.gpu", "memory.used", "memory.total", "temperature.gpu", "power.draw", "clocks.sm")
 ROW: Final = re.compile(
-    r"▸ *0 .*?(?P<util>\d+)% .*?(?P<used>[\d.]+)/(?P<total>\d+)G +!?(?P<temp>\d+)°.*?(?P<power>\d+)W +(?P<clock>\d+)"
+    r"▸ *0 .*?(?P<util>\d+)% .*?(?P<used>[\d.]+)/(?P<total>\d+) ?G(?:iB)? +!?(?P<temp>\d+)°.*?(?P<power>\d+) ?W +(?P<clock>\d+)"
 )
 GIBIBYTE: Final = 1024.0
 """nvidia-smi prints MiB."""
@@ -34,7 +34,7 @@ def test_the_overview_agrees_with_nvidia_smi(role: str | None, tmp_path: Path) -
     if role is not None:
         pytest.importorskip("torch")
     with gpumon("--theme", "dark", rows=50, cols=160) as terminal, nullcontext() if role is None else load(role) as pid:
-        terminal.wait_for(r"▸ *0 .*\d+W", 20)
+        terminal.wait_for(r"▸ *0 .*\d ?W", 20)
         time.sleep(SETTLE_SECONDS)
         before = smi("gpu", *FIELDS)[0]
         screen = terminal.screen()
@@ -62,7 +62,7 @@ def test_the_overview_agrees_with_nvidia_smi(role: str | None, tmp_path: Path) -
         assert "No process uses" in screen
     else:
         assert str(pid) in screen, "the process of the selected GPU"
-        assert re.search(r" SM +[█▏▎▍▌▋▊▉░]+ +\d+ ?%", screen), "activity next to the chart"
+        assert re.search(r" tensor +[━╸─]+ +\d+ ?%", screen), "activity next to the chart"
     if role == "copies":
         assert "no SM work" in screen
     if role == "matmul":
