@@ -193,7 +193,7 @@ def memory_cause(message: MemoryMessage, *, is_first_step: bool = False) -> Memo
     unused, foreign = message.unallocated or 0, message.foreign or 0
     own_context = _OTHERS_BYTES if message.own is None and not message.others else 0
     is_crowded = foreign - own_context >= max(_OTHERS_BYTES, _OTHERS_SHARE * total)
-    if unused >= max(message.asked / 2, _SCATTERED_SHARE * total) and free + unused >= message.asked:
+    if unused >= max(message.asked, _SCATTERED_SHARE * total):
         return MemoryCause.FRAGMENTATION
     if is_crowded and free + unused + foreign >= message.asked:
         return MemoryCause.OTHER_PROCESSES

@@ -22,7 +22,7 @@ from gpumon.errors.ranks import SIGNS, RankWork, with_line
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice
 from gpumon.errors.runs import MAX_OPEN, RunReader
 from gpumon.errors.scan import LogBlock, blocks
-from gpumon.errors.signs import has_sign
+from gpumon.errors.signs import has_sign, is_last_word
 
 _MAX_PROCESSES: Final = 64
 _LAST_LINES: Final = 5
@@ -59,7 +59,8 @@ class LogReader:
         """A line at the end that reads like what a program says when it gives up."""
         known, lines = {notice.line for notice in self._notices.values()}, self._reading.last_lines
         own = [line for line in lines if not signs.has_information_level(line.text)]  # not those of a server that stops
-        last = [line for line in lines[-_LAST_WORDS:] if line.number not in known and signs.is_last_word(line.text)]
+        new = [line for line in lines[-_LAST_WORDS:] if line.number not in known]
+        last = [line for line in new if is_last_word(line.text) and not has_sign("item of a loop", line.text)]
         said = last or [line for line in own[-_LAST_WORDS:] if has_sign("last verdict", line.text)]
         return [LogFailure(FailureKind.REPORTED, *line, around=tuple(lines)) for line in islice(said, 1)]
 

@@ -279,7 +279,8 @@ class RunReader:
         if timestamp is not None and failure.timestamp is not None and timestamp.clock is failure.timestamp.clock:
             # had it been in a buffer, the line above the failure would still be there too
             is_direct = item.offset < self._open.buffered and not self._reading.ranks
-            return timestamp.seconds - failure.timestamp.seconds > (0 if is_direct else _LATER_SECONDS)
+            is_later = timestamp.seconds - failure.timestamp.seconds > (0 if is_direct else _LATER_SECONDS)
+            return is_later and (item.progress >= _MIN_PROGRESS or not failure.raised.is_of_script)
         is_flushed = item.logged >= _MIN_PROGRESS or self._offset(block, position) - item.offset > self._open.buffered
         is_flushed |= step.key == "bar" and item.progress >= _MIN_PROGRESS_OF_OTHERS  # bars have no buffer
         return item.progress >= _MIN_PROGRESS and is_flushed

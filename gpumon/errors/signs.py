@@ -197,7 +197,8 @@ def says_why(line: str, message: str) -> bool:
     """Whether a line next to an error that has no entry may say more about it than the message does."""
     said = message.partition("\n")[0].partition(": ")[2][:_MAX_SAME]
     is_known = line.strip() in message or (said != "" and said in line)
-    if is_known or line[:1].isspace() or line.rstrip().endswith(":") or not has_sign("why", without_prefix(line)):
+    is_why = has_sign("why", without_prefix(line)) and progress(line) is None
+    if is_known or line[:1].isspace() or line.rstrip().endswith(":") or not is_why:
         return False
     return has_sign("system reason", line) or not (has_sign("warning", line) or has_information_level(line))
 

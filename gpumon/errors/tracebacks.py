@@ -201,6 +201,7 @@ def _raised(
     before = rows.texts[header].partition(TRACEBACK)[0]
     own = _pointed_out(rows, header, row) or own_frame(frames)
     is_caught = has_sign("caught above", above) and (own is None or not has_sign("thread", above))  # others need it
+    is_caught |= link in {Link.DIRECT, Link.DURING} and previous is not None and previous.is_caught
     is_plain = (not before.strip() or "%|" in before) and not is_caught
     is_logged = _LOGGED.search(rows.lines[header]) is not None or (
         _REPORTED.search(above) is not None and link is Link.NONE

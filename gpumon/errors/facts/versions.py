@@ -96,12 +96,16 @@ def fitting(values: Values, _: str) -> Mapping[str, str]:
 def listed(values: Values, _: str) -> Mapping[str, str]:
     """Why pip does not find a version, as `listed`, from the oldest one that it lists.
 
-    With it, what has the version: `python`, or `build` and `requirement`; the `requested` and the `first` listed one.
+    With it, what has the version: `python`, or `build` and `requirement`; the `requested` and the `first` or `newest`
+    listed one.
     """
-    package, version, oldest = (str(values.get(name, "")).lstrip("=<>!~") for name in ("package", "version", "oldest"))
-    requested, first, build = _numbers(version), _numbers(oldest), _BUILD.search(version)
+    names = ("package", "version", "oldest", "newest")
+    package, version, oldest, newest = (str(values.get(name, "")).lstrip("=<>!~") for name in names)
+    requested, first, last, build = _numbers(version), _numbers(oldest), _numbers(newest), _BUILD.search(version)
     if build is not None and package.startswith("torch") and _BUILD.search(oldest) is None:
         return {"listed": "other index", "build": build[1], "requirement": f"{package}=={version}"}
+    if requested is not None and last is not None and requested > last:
+        return {"listed": "too new", "python": _PYTHON, "requested": version, "newest": newest}
     is_old = requested is not None and first is not None and requested < first
     if not is_old and oldest != "none":
         return {}
