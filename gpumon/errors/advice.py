@@ -199,7 +199,7 @@ def _row(root: LogFailure, printed: str) -> tuple[str, Mapping[str, str], bool]:
             continue
         row = _ROW.fullmatch(line)
         assert row is not None, line
-        if row["file"] and row["file"] not in file:
+        if row["file"] and not any(part in file for part in row["file"].split("|")):
             continue
         pairs = ((row["code"], values["code"]), (row["message"], message))
         matches = [lazy_pattern(form).search(text) for form, text in pairs if form]

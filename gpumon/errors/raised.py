@@ -153,10 +153,11 @@ CLASS: Final = (
 EXCEPTION: Final = lazy_pattern(rf"(?:E {{3,7}}|Error: )?({CLASS})(?::\s|:?$)")
 FRAME: Final = sign("frame").pattern
 CELL: Final = lazy_pattern(
-    r"File \S{1,300}:\d|Cell In|Input In \[|-{2,}> \d|\S{1,200}(?:\.py|>) in [\w<>.]{1,100}(?:\(.*)?$"
+    r"File \S{1,300}:\d|Cell In|Input In \[|-{2,}> \d|\S{1,200}(?:\.py|>) in [\w<>.?]{1,100}(?:\(.*)?$"
+    r"|[/\\]\S.{0,200}\.ipynb \w+ \d{1,5} (?:line|in) "
 )
 """A line that IPython writes at the left margin of a traceback."""
-_ARROW: Final = lazy_pattern(r"-+> (\d{1,7}) (.*)")
+_ARROW: Final = lazy_pattern(r"-+> (?:<a href='vscode-notebook-cell[^>]{1,600}>)?(\d{1,7})(?:</a>)? (.*)")
 _LINES_TO_ARROW: Final = 12
 _PACKAGE: Final = lazy_pattern(r"(?:(?:site|dist)-packages|modules(?=[\\/]transformers_modules))[\\/](\w{1,80})[\\/.]")
 _FORWARDS: Final = lazy_pattern(r"\(\*\w+, \*\*\w+\)")
