@@ -14,7 +14,8 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(180), pytest.mark.xdist_group
 
 FIELDS: Final = ("utilization.gpu", "memory.used", "memory.total", "temperature.gpu", "power.draw", "clocks.sm")
 ROW: Final = re.compile(
-    r"▸ *0 .*?(?P<util>\d+)% .*?(?P<used>[\d.]+)/(?P<total>\d+) ?G(?:iB)? +!?(?P<temp>\d+)°.*?(?P<power>\d+) ?W +(?P<clock>\d+)"
+    r"▸ *0 .*?(?P<util>\d+)% .*?(?P<used>[\d.]+)/(?P<total>\d+) ?G(?:iB)? +!?(?P<temp>\d+)°"
+    r".*?(?P<power>\d+) ?W +(?P<clock>\d+)"
 )
 GIBIBYTE: Final = 1024.0
 """nvidia-smi prints MiB."""
