@@ -62,6 +62,8 @@ _POWERSHELL: Final = lazy_pattern(
 """What PowerShell writes around the first line of the error output of a program, and within it."""
 _GLUED: Final = lazy_pattern(r"\n([ \t]*)([\w.]{1,100}Error)(?:: )?\2(?:: ){0,2}(?:(.+)\3|(.*?))(?:: )?(?=\r?\n)")
 """The last line of the tracebacks of two processes that wrote it at once, piece by piece."""
+_REMOTE: Final = lazy_pattern(r"(?m)System\.Management\.Automation\.RemoteException:? ?|^ {3,}RemoteException$")
+"""What PowerShell writes for a line that has no text, or as the kind of an error."""
 _CARET_ESCAPE: Final = lazy_pattern(r"\^\[\[[0-9;]{0,20}m")
 """A color as some viewers print it."""
 
@@ -75,6 +77,7 @@ _SUBSTITUTIONS: Final = (
     ("\x1b", _ANSI_ESCAPE, ""),
     ("Exception Group Traceback", _GROUP_MARGIN, ""),
     ("^[[", _CARET_ESCAPE, ""),
+    ("RemoteException", _REMOTE, ""),
     ("NativeCommandError", _POWERSHELL, _without_powershell),
     ("Error", _GLUED, r"\n\1\2: \3\4"),
 )
