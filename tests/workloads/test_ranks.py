@@ -191,3 +191,24 @@ def test_nothing_is_left_when_gpumon_is_stopped(
     process.wait(10)
     if number is signal.SIGINT:
         assert [event["verdict"] for event in rest if event["event"] == "result"] == ["cancelled"]
+
+
+SUMMARY = """
+E1129 10:42:39.1 71 torch/distributed/elastic/multiprocessing/api.py:984] failed (exitcode: 1) local_rank: 0 (pid: 9)
+Failures:
+[1]:
+  rank      : 1 (local_rank: 1)
+  exitcode  : -9 (pid: 10)  (SIGKILL)
+Root Cause (first observed failure):
+[0]:
+  rank      : 0 (local_rank: 0)
+  exitcode  : 1 (pid: 9)
+"""
+
+
+def test_how_a_rank_ended_is_in_the_table_if_torchrun_saw_another_one_first() -> None:
+    module = load_workload("_kit.ranks_failure")
+    ranks = [module.Rank(None, pid, number, number, "step 2") for number, pid in enumerate((9, 10))]
+    ranks[1].has_ended = True
+    sentence, _ = module.Failure(ranks, 2, ranks[1], [], []).describe(SUMMARY)
+    assert sentence == "Rank 1 ended by SIGKILL in step 2."

@@ -19,6 +19,8 @@ _TIMEOUT = re.compile(r"time[ds]? ?-?out", re.IGNORECASE)
 _ECHO = re.compile(r"closed|reset by peer|broken pipe|remote (?:process|worker|error)", re.IGNORECASE)
 """The wording of a rank that lost its connection because another rank has ended."""
 _EXIT = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+)")
+_SUMMARY = re.compile(r"\(local_rank: (\d+)\)\s+exitcode *: (-?\d+)")
+"""The table at the end of torchrun, which has all ranks that had ended before it looked."""
 _WAITED = re.compile(r"[Rr]ank (\d+)\][^\n]*(?:Watchdog caught|collective operation timeout)")
 _NATIVE = re.compile(r"NCCL|what\(\)|ProcessGroup|[Gg]loo|CUDA error")
 _LAUNCHER = re.compile(r"distributed/elastic|torch\.distributed\.elastic|distributed/run\.py")
@@ -104,7 +106,8 @@ class Failure:
             line = next(iter(error["text"].strip().splitlines()), "no text")
             sentence = f"Rank {first.number} failed in {first.position}: {error['class']}: {line}"
         else:
-            exits = {int(local): int(code) for code, local in _EXIT.findall(log)}
+            exits = {int(local): int(code) for local, code in _SUMMARY.findall(log)}
+            exits.update({int(local): int(code) for code, local in _EXIT.findall(log)})
             sentence = f"Rank {first.number} ended{_exit_text(exits.get(first.local))} in {first.position}."
         return sentence, {**error, "text": error["text"] or sentence}
 
