@@ -75,7 +75,12 @@ def cause_of(reading: LogReading) -> Cause | None:
     alone = _ranks_without_exception(failures)
     raised = {item.rank for item in failures if item.is_raised and not item.is_report}
     is_silent = reading.first_failed_rank is not None and raised.isdisjoint({None, reading.first_failed_rank})
-    graded = [(_LATE if _is_late(item, failures) else _grade(item, alone, is_silent), item) for item in failures]
+    is_traced = any(item.raised.is_uncaught and item.raised.has_traceback for item in failures)
+    grades = (
+        _LATE if _is_late(item, failures) else _grade(item, alone, is_silent=is_silent, is_traced=is_traced)
+        for item in failures
+    )
+    graded = list(zip(grades, failures, strict=True))
     grade = min(grade for grade, _ in graded)
     candidates = [failure for own, failure in graded if own == grade]
     first = _first(candidates, reading.first_failed_rank)
@@ -191,8 +196,14 @@ def _ranks_without_exception(failures: Sequence[LogFailure]) -> set[int]:
     return {failure.rank for failure in failures if failure.rank is not None} - raised
 
 
-def _grade(failure: LogFailure, alone: set[int], is_silent: bool) -> int:
-    """How much a failure can be a cause: 0 for what ends a process by itself, more for what only reports it."""
+def _grade(failure: LogFailure, alone: set[int], *, is_silent: bool, is_traced: bool) -> int:
+    """How much a failure can be a cause: 0 for what ends a process by itself, more for what only reports it.
+
+    Args:
+        alone: The ranks without an exception.
+        is_silent: Whether the rank that failed first has none.
+        is_traced: Whether a process ended with a traceback: an exception without one was printed by the way.
+    """
     raised, ended = failure.raised, failure.ended
     if failure.is_raised:
         is_told = raised.class_name in _OTHER_END and (raised.frame is None or not raised.message)
@@ -203,7 +214,8 @@ def _grade(failure: LogFailure, alone: set[int], is_silent: bool) -> int:
         is_survived = raised.is_caught or signs.is_of_script(failure.text)
         is_logged = raised.is_of_script and not raised.is_uncaught  # the script caught it, and goes on
         is_end |= raised.link is Link.INNER
-        return 0 if is_end or (_is_fatal(failure) and not is_logged) else 1 + is_survived
+        is_known = _is_fatal(failure) and (raised.has_traceback or not is_traced)
+        return 0 if is_end or (is_known and not is_logged) else 1 + is_survived
     if ended is not None:
         if ended.is_reason and ended.code not in _TEARDOWN_SIGNALS:
             return 4 if ended.code == _ABORTED else 1  # a library that aborts says why

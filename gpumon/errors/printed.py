@@ -24,6 +24,7 @@ _RARE_NUMBER: Final = 100
 _MAX_ABOVE: Final = 1.5
 """How much larger a size may be that an index out of range belongs to."""
 _MIN_GROWTH: Final = 1.3
+_MIN_MESSAGE: Final = 12
 _MIN_SIZES: Final = 3
 _NO_SIGNS: Final = str.maketrans("", "", " .,+-")
 _ROW: Final = lazy_pattern(r" =>(>?) ")
@@ -57,23 +58,30 @@ class _Subject(NamedTuple):
         numbers: The sizes in its message.
         files: The names of files in its message.
         is_index: Whether an index is out of range.
+        message: What a line says again that says more; empty if it is short.
     """
 
     forms: dict[str, bool]
     numbers: frozenset[int]
     files: frozenset[str]
     is_index: bool
+    message: str
 
     def likeness(self, text: str) -> _Likeness:
         """How much a line is about it."""
         by_form = {form: matches for form in self.forms if (matches := list(lazy_pattern(form).finditer(text)))}
         sizes, files = _numbers(text, self.is_index), self.files.intersection(_FILE.findall(text))
-        if not (files or _DIGIT.search(text)):
+        is_same = bool(self.message) and self.message in text
+        if not (files or is_same or _DIGIT.search(text)):
             return _Likeness(0, 0, grows=False)
         start = min((matches[0].start() for matches in by_form.values()), default=0)
         counts_small, highest = bool(by_form) or self.is_index or len(text) < _SHORT, max(self.numbers, default=0)
         grade = sum(min(_MAX_WORDS, len({match[0].lower() for match in matches})) for matches in by_form.values())
-        grade += len(files) + sum(size >= _RARE_NUMBER or counts_small for size in self.numbers & sizes)
+        grade += (
+            len(files)
+            + _MAX_WORDS * is_same
+            + sum(size >= _RARE_NUMBER or counts_small for size in self.numbers & sizes)
+        )
         grade += self.is_index and any(highest < size <= _MAX_ABOVE * highest for size in sizes)
         return _Likeness(grade, start, any(self.forms[form] for form in by_form))
 
@@ -85,7 +93,9 @@ def _subject_of(failure: LogFailure) -> _Subject:
     rows = map(_ROW.split, table("gpumon.errors", "subjects"))
     forms = {line: bool(grows) for error, grows, line in rows if lazy_pattern(error).search(said)}
     is_index = has_sign("out of range", failure.text)
-    return _Subject(forms, frozenset(_numbers(message, is_index)), frozenset(_FILE.findall(message)), is_index)
+    same = message.strip(" .!")
+    same = same if len(same) >= _MIN_MESSAGE else ""
+    return _Subject(forms, frozenset(_numbers(message, is_index)), frozenset(_FILE.findall(message)), is_index, same)
 
 
 def _similar(failure: LogFailure, reading: LogReading) -> list[list[NumberedLine]]:
