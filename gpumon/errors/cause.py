@@ -200,6 +200,7 @@ def _grade(failure: LogFailure, alone: set[int], *, is_silent: bool, is_traced: 
     """How much a failure can be a cause: 0 for what ends a process by itself, more for what only reports it.
 
     Args:
+        failure: The failure.
         alone: The ranks without an exception.
         is_silent: Whether the rank that failed first has none.
         is_traced: Whether a process ended with a traceback: an exception without one was printed by the way.
