@@ -77,11 +77,8 @@ class _Subject(NamedTuple):
         start = min((matches[0].start() for matches in by_form.values()), default=0)
         counts_small, highest = bool(by_form) or self.is_index or len(text) < _SHORT, max(self.numbers, default=0)
         grade = sum(min(_MAX_WORDS, len({match[0].lower() for match in matches})) for matches in by_form.values())
-        grade += (
-            len(files)
-            + _MAX_WORDS * is_same
-            + sum(size >= _RARE_NUMBER or counts_small for size in self.numbers & sizes)
-        )
+        grade += len(files) + _MAX_WORDS * is_same
+        grade += sum(size >= _RARE_NUMBER or counts_small for size in self.numbers & sizes)
         grade += self.is_index and any(highest < size <= _MAX_ABOVE * highest for size in sizes)
         return _Likeness(grade, start, any(self.forms[form] for form in by_form))
 
