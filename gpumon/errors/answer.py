@@ -14,7 +14,6 @@ from gpumon.errors.evidence import evidence, said_near
 from gpumon.errors.facts.packages import package_of
 from gpumon.errors.match import Match, OomReport
 from gpumon.errors.memory import MemoryCause, MemoryMessage
-from gpumon.errors.printed import printed_text
 from gpumon.errors.ranks import comparison
 from gpumon.errors.reading import FailureKind, LogFailure, LogReading, Notice, NumberedLine
 from gpumon.errors.relations import leaves_nothing, may_lead_to, shares_name
@@ -70,7 +69,7 @@ def answer_of(reading: LogReading, cause: Cause | None, name: str) -> LogAnswer:
     root = cause.root
     name = short_path(root.source) if root.source else name
     name = name if len(name) <= _MAX_NAME else f"…{name[1 - _MAX_NAME :]}"
-    printed = printed_text(root, reading)
+    printed = cause.printed.text
     steps = _steps(root, printed, [notice for notice in cause.ignored if notice.line >= reading.runs[-1].first_line])
     steps[:0] = renamed(root) or _quoted(_said_by_links(cause))
     compared = comparison(reading.works, reading.ranks) if cause.is_echo else None

@@ -13,7 +13,7 @@ from gpumon.errors.evidence import values_of_place
 from gpumon.errors.lazy_pattern import lazy_pattern
 from gpumon.errors.load import ERRORS
 from gpumon.errors.match import Match
-from gpumon.errors.printed import printed_values
+from gpumon.errors.printed import Printed, printed_before
 from gpumon.errors.programs import ONLY_ECHOES, program_of
 from gpumon.errors.raised import MODEL_CODE, Link
 from gpumon.errors.rank import signs_of
@@ -56,6 +56,7 @@ class Cause(NamedTuple):
         chain: From the end to the root.
         is_echo: Whether the log only has failures that follow from another one, such as timeouts.
         ignored: Failures before the end that did not cause it, and warnings.
+        printed: What the program printed before about the same sizes or settings.
     """
 
     root: LogFailure
@@ -64,6 +65,7 @@ class Cause(NamedTuple):
     confidence: Confidence
     reason: str
     ignored: tuple[Notice, ...]
+    printed: Printed
     is_echo: bool = False
 
 
@@ -91,12 +93,13 @@ def cause_of(reading: LogReading) -> Cause | None:
     confidence, reason = _confidence(root, failures, is_by_kind=is_by_kind)
     root = _with_own_frame(root, first, failures)
     identified = root.matches or tuple(_identified(root))
-    named = {**values_of_place(root), **reading.batch_values, **printed_values(root, reading)}
+    printed = printed_before(root, reading)
+    named = {**values_of_place(root), **reading.batch_values, **printed.values}
     placed = (
         replace(match, is_cause=True, values={**named, **match.values}) for match in in_place(identified, reading)
     )
     root = replace(root, matches=tuple(placed))
-    return Cause(root, failures[-1], (*end, *links, root), confidence, reason, ignored, grade >= _ECHO)
+    return Cause(root, failures[-1], (*end, *links, root), confidence, reason, ignored, printed, grade >= _ECHO)
 
 
 def _of_tests(failures: Sequence[LogFailure]) -> Sequence[LogFailure]:

@@ -36,6 +36,29 @@ _MEMORY: Final = lazy_pattern(
 )
 
 
+class Printed(NamedTuple):
+    """What a program printed before an error about the same sizes or settings.
+
+    Attributes:
+        lines: At most two, or the first and the last of those whose values grow.
+        grown: The memory that grew to the end, as two sizes; empty if none did.
+    """
+
+    lines: Sequence[NumberedLine]
+    grown: str
+
+    @property
+    def text(self) -> str:
+        """The lines, each with its number."""
+        return "\n".join(f"line {line.number:,}: {line.text.strip()[:_MAX_PART]}" for line in self.lines)
+
+    @property
+    def values(self) -> dict[str, str]:
+        """What fixes may ask of them."""
+        values = {"printed": "\n".join(line.text for line in self.lines), "grown": self.grown}
+        return {name: value for name, value in values.items() if value}
+
+
 class _Likeness(NamedTuple):
     """How much a line is about the same as an error.
 
@@ -122,24 +145,13 @@ def _similar(failure: LogFailure, reading: LogReading) -> list[list[NumberedLine
     return [same for _, same in sorted(best.values(), key=_order)][:_MAX_LINES]
 
 
-def _ends(similar: list[list[NumberedLine]]) -> list[NumberedLine]:
-    """The first and the last one of the lines in which values grow, and the only one of the others."""
-    return sorted(chain.from_iterable({same[0], same[-1]} for same in similar))
-
-
-def printed_text(failure: LogFailure, reading: LogReading) -> str:
-    """What the program printed before about the same sizes or settings, each line with its number."""
-    lines = _ends(_similar(failure, reading))
-    return "\n".join(f"line {line.number:,}: {line.text.strip()[:_MAX_PART]}" for line in lines)
-
-
-def printed_values(failure: LogFailure, reading: LogReading) -> dict[str, str]:
-    """What fixes may ask of these lines: their text, and the memory that grew to the end."""
+def printed_before(failure: LogFailure, reading: LogReading) -> Printed:
+    """What the program printed before an error about the same sizes or settings."""
     similar = _similar(failure, reading)
     sizes = ([_MEMORY.search(line.text) for line in same] for same in similar)
     grown = (f"{same[0][0]} to {same[-1][0]}" for same in map(_known, sizes) if _has_grown(same))
-    values = {"printed": "\n".join(line.text for line in _ends(similar)), "grown": next(grown, "")}
-    return {name: value for name, value in values.items() if value}
+    ends = chain.from_iterable({same[0], same[-1]} for same in similar)  # the only one of those that do not grow
+    return Printed(sorted(ends), next(grown, ""))
 
 
 def _known(sizes: Sequence[re.Match[str] | None]) -> list[re.Match[str]]:
