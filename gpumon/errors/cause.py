@@ -78,11 +78,10 @@ def cause_of(reading: LogReading) -> Cause | None:
     raised = {item.rank for item in failures if item.is_raised and not item.is_report}
     is_silent = reading.first_failed_rank is not None and raised.isdisjoint({None, reading.first_failed_rank})
     is_traced = any(item.raised.is_uncaught and item.raised.has_traceback for item in failures)
-    grades = (
-        _LATE if _is_late(item, failures) else _grade(item, alone, is_silent=is_silent, is_traced=is_traced)
+    graded = [
+        (_LATE if _is_late(item, failures) else _grade(item, alone, is_silent=is_silent, is_traced=is_traced), item)
         for item in failures
-    )
-    graded = list(zip(grades, failures, strict=True))
+    ]
     grade = min(grade for grade, _ in graded)
     candidates = [failure for own, failure in graded if own == grade]
     first = _first(candidates, reading.first_failed_rank)
