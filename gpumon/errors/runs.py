@@ -268,7 +268,7 @@ class RunReader:
     def _goes_on(self, item: OpenFailure, step: signs.WorkLine, block: LogBlock, position: int) -> bool:
         """Whether progress shows that a failure did not end its process."""
         failure = item.failure
-        is_next = failure.is_raised and item.written <= len(block.lines[position])
+        is_next = failure.kind in {FailureKind.RAISED, FailureKind.KNOWN} and item.written <= len(block.lines[position])
         if step.key == signs.DONE and (is_next or ends_process(failure)):  # what only says that the program is done
             return False
         if failure.rank is not None and block.ranks[position] is None and item.progress < _MIN_PROGRESS_OF_OTHERS:
