@@ -1,7 +1,7 @@
-"""What the kernel reports in /proc: the files of a process, and the memory of the host; and how it names devices.
+"""What the kernel reports in /proc and /sys: the files of a process, the memory of the host, and how it names devices.
 
 These files are parsed here only, except in the probe and in workloads, whose interpreter has no gpumon.
-Every reader raises OSError if the process has ended, or if this user may not read the file.
+Every reader but `find_text` raises OSError if the process has ended, or if this user may not read the file.
 """
 
 import os

@@ -212,7 +212,7 @@ def _add_others(block: LogBlock, covered: set[int], notices: set[int], result: B
             kind = FailureKind.ENDED
         elif has_sign("failed tests", text) or signs.is_reported_error(text):
             kind = FailureKind.REPORTED
-        elif signs.has_error_level(line) and not (has_sign("caught above", line) or has_sign("item of a loop", text)):
+        elif signs.has_error_level(line) and not (has_sign("caught above", line) or has_sign("ends nothing", text)):
             kind = FailureKind.REPORTED if line.startswith("ERROR: ") else FailureKind.LOGGED
         else:
             continue

@@ -60,7 +60,7 @@ class LogReader:
         known, lines = {notice.line for notice in self._notices.values()}, self._reading.last_lines
         own = [line for line in lines if not signs.has_information_level(line.text)]  # not those of a server that stops
         new = [line for line in lines[-_LAST_WORDS:] if line.number not in known]
-        last = [line for line in new if is_last_word(line.text) and not has_sign("item of a loop", line.text)]
+        last = [line for line in new if is_last_word(line.text) and not has_sign("ends nothing", line.text)]
         last = last or [line for line in lines[-1:] if has_sign("server error", line.text)]
         said = last or [line for line in own[-_LAST_WORDS:] if has_sign("last verdict", line.text)]
         return [LogFailure(FailureKind.REPORTED, *line, around=tuple(lines)) for line in islice(said, 1)]

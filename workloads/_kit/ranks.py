@@ -165,8 +165,7 @@ class _Launch:
         now = time.monotonic()
         if self._failed_at is not None:
             is_complete = self._errors.fileno() not in self._selector.get_map()
-            is_silent = self._first is not None and self._first.error is None  # torchrun alone says how it ended
-            return is_complete or now - self._failed_at > (_GRACE_SECONDS if is_silent else _COLLECT_SECONDS)
+            return is_complete or now - self._failed_at > _COLLECT_SECONDS
         if self.has_started:
             if all(rank.answer is not None for rank in self._ranks):
                 return True
