@@ -217,12 +217,12 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 @pytest.fixture(scope="module", autouse=True)
 def forked_collectors(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Starts collectors as forks, except in the rooms that test how one starts and ends."""
+    """Starts collectors as forks, except in the rooms that test how one starts and ends, or a real driver."""
     from gpumon.streams import child
     from tests import forked_collector  # late: the process that distributes the tests needs none
 
     with pytest.MonkeyPatch.context() as patch:
-        if request.path.parent.name not in {"collect", "streams"}:
+        if request.path.parent.name not in {"collect", "streams", "gpu"}:
             patch.setattr(child, "subprocess", forked_collector.replaced())
         yield
 

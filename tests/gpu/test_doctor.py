@@ -11,7 +11,7 @@ import pytest
 from gpumon.operations.one_shot import sample_frame
 from tests.workloads.conftest import TORCH_PYTHON, needs_torch
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("gpu")]
 
 SETTLING_SECONDS = 10.0
 

@@ -9,7 +9,7 @@ from gpumon.core.model import Frame
 from gpumon.streams.base import Discontinuity
 from gpumon.streams.live import LiveStream
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("gpu")]
 
 
 def test_the_driver_accepts_the_registration_and_the_wait_delays_no_other_call() -> None:

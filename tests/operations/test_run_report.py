@@ -34,17 +34,18 @@ from tests.frames import HOSTILE, hostile
 SECONDS = 300
 
 
-def frames(*, has_counter: bool) -> Iterator[Any]:
-    """A GPU whose power is a wave around 400 W, with a power cap in the second half."""
-    joules = 5e6
+def frames(*, counter_period: int | None) -> Iterator[Any]:
+    """A GPU whose power is a wave around 400 W, with a power cap in the second half; its counter is read so often."""
+    joules = counter = 5e6
     for second in range(SECONDS):
         watts = 400.0 + 100.0 * math.sin(second / 7)
         joules += watts
         readings = {"power_watts": watts, "utilization_gpu_percent": 90.0, "temperature_celsius": 60.0}
         reasons = ("sw_power_cap",) if second > SECONDS / 2 else ()
-        device = builders.device(
-            0, throttle_reasons=reasons, readings={**readings, **({"energy_joules": joules} if has_counter else {})}
-        )
+        if counter_period is not None:
+            counter = counter if second % counter_period else joules
+            readings["energy_joules"] = counter
+        device = builders.device(0, throttle_reasons=reasons, readings=readings)
         yield builders.frame(devices=(device,), time_seconds=1e9 + second, monotonic_seconds=1000.0 + second)
 
 
@@ -63,25 +64,25 @@ def samples(step: float = 0.5, slow_from: int = SECONDS) -> Iterator[dict[str, A
         }  # fmt: skip
 
 
-def document(*, has_counter: bool = True, **changes: int) -> dict[str, Any]:
+def document(*, counter_period: int | None = 1, **changes: int) -> dict[str, Any]:
     data = RunData()
     for sample in samples(**changes):
         data.add_sample(sample)
-    for frame in frames(has_counter=has_counter):
+    for frame in frames(counter_period=counter_period):
         data.add_frame(frame)
     end = {"kind": "end", "time": 1e9 + SECONDS, "monotonic": 1000.0 + SECONDS, "status": -9, "explanation": None}
     data.add_sample(end)
     return report_document(data)
 
 
-@pytest.mark.parametrize("has_counter", [True, False])
-def test_energy_is_within_its_bound(has_counter: bool) -> None:
-    report = document(has_counter=has_counter)
+@pytest.mark.parametrize("counter_period", [1, 10, 37, None])
+def test_energy_is_within_its_bound(counter_period: int | None) -> None:
+    report = document(counter_period=counter_period)
     true_kwh = sum(400.0 + 100.0 * math.sin(second / 7) for second in range(SECONDS)) / 3.6e6
     totals = report["totals"]
     assert abs(totals["energy_kwh"] - true_kwh) <= totals["energy_error_kwh"]
-    assert totals["energy_error_kwh"] < (0.02 if has_counter else 0.10) * true_kwh
-    assert report["gpus"][0]["energy_source"] == ("counter" if has_counter else "power")
+    assert totals["energy_error_kwh"] < (0.10 if counter_period is None else 0.02) * true_kwh
+    assert report["gpus"][0]["energy_source"] == ("power" if counter_period is None else "counter")
 
 
 def test_the_verdict_names_what_was_slow_and_how_it_ended() -> None:
@@ -118,7 +119,7 @@ def test_a_run_that_was_cut_off_is_reported_with_what_there_is(tmp_path: Path) -
         journal.write(sample)
     journal.close()
     writer = RecordingWriter(tmp_path / FRAMES)
-    for frame in frames(has_counter=True):
+    for frame in frames(counter_period=1):
         writer.write(frame)
     writer.close()
     for name in (JOURNAL, FRAMES):
@@ -199,7 +200,7 @@ def test_a_full_disk_changes_no_exit_status_and_is_said(tmp_path: Path) -> None:
 
 def test_a_time_of_the_recorder_is_reported_across_a_boot_with_what_ended(tmp_path: Path) -> None:
     writer = RingWriter(tmp_path, 7, 1e9, 0)
-    for number, frame in enumerate(frames(has_counter=True)):
+    for number, frame in enumerate(frames(counter_period=1)):
         if number == SECONDS // 2:
             writer.start_era()
         if number % 10 == 0:

@@ -1,6 +1,7 @@
 """What a GPU has done over a run: its use, memory, throttling and energy, added up frame by frame."""
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any, Final
 
 from gpumon.core.device_use import is_idle
@@ -24,6 +25,30 @@ _MAX_GAP_SECONDS: Final = 120.0
 _HELD: Final = FAULT_REASONS | {POWER_CAP}
 
 
+@dataclass(frozen=True, slots=True)
+class _Energy:
+    """Power over some time, with the bound of its error."""
+
+    seconds: float = 0.0
+    joules: float = 0.0
+    error_joules: float = 0.0
+
+    def __add__(self, other: "_Energy") -> "_Energy":
+        return _Energy(self.seconds + other.seconds, self.joules + other.joules, self.error_joules + other.error_joules)
+
+
+_NO_ENERGY: Final = _Energy()
+
+
+def _power_over(seconds: float, before: Device, device: Device) -> _Energy:
+    """The power of the time between two samples, by the trapezoidal rule; 0 if it is unknown."""
+    powers = before.get("power_watts"), device.get("power_watts")
+    if powers[0] is None or powers[1] is None:
+        return _Energy(seconds)
+    error = abs(powers[0] - powers[1]) / 2 + _POWER_ERROR * powers[1]
+    return _Energy(seconds, seconds * (powers[0] + powers[1]) / 2, seconds * error)
+
+
 class GpuUse:
     """One GPU."""
 
@@ -40,8 +65,9 @@ class GpuUse:
         self._peaks: dict[str, float] = {}
         self._counter_joules = 0.0
         self._counter_seconds = 0.0
-        self._integral_joules = 0.0
-        self._integral_error = 0.0
+        self._integral = _NO_ENERGY
+        self._uncounted = _NO_ENERGY
+        """Power over the time since the energy counter was read, which is less often than frames arrive."""
 
     def add(self, frame: Frame, device: Device) -> list[str]:
         """Add a frame; returns the throttle reasons that begin with it."""
@@ -78,14 +104,19 @@ class GpuUse:
                 self._spans[name] += seconds
         for reason in set(device.throttle_reasons or ()) & _HELD:
             self._reasons[reason] += seconds
-        counters = before.get("energy_joules"), device.get("energy_joules")
-        powers = before.get("power_watts"), device.get("power_watts")
-        if counters[0] is not None and counters[1] is not None and counters[1] >= counters[0]:
-            self._counter_joules += counters[1] - counters[0]
-            self._counter_seconds += seconds
-        elif powers[0] is not None and powers[1] is not None:
-            self._integral_joules += seconds * (powers[0] + powers[1]) / 2
-            self._integral_error += seconds * (abs(powers[0] - powers[1]) / 2 + _POWER_ERROR * powers[1])
+        self._add_energy(_power_over(seconds, before, device), before.get("energy_joules"), device.get("energy_joules"))
+
+    def _add_energy(self, span: "_Energy", before: float | None, after: float | None) -> None:
+        """Add the energy between two frames; the counter replaces what was integrated since it was read before."""
+        if before is None or after is None or after < before:
+            self._integral += self._uncounted + span
+            self._uncounted = _NO_ENERGY
+        elif after == before:
+            self._uncounted += span
+        else:
+            self._counter_joules += after - before
+            self._counter_seconds += self._uncounted.seconds + span.seconds
+            self._uncounted = _NO_ENERGY
 
     def document(self, end_seconds: float) -> dict[str, Any]:
         """What is reported of the GPU.
@@ -124,10 +155,10 @@ class GpuUse:
 
     def _energy(self, mean_watts: float | None, end_seconds: float) -> tuple[float | None, float | None]:
         """The energy and the bound of its error; time at the end that no frame covers is estimated, and an error."""
-        if not self._counter_seconds and not self._integral_joules:
+        integral = self._integral + self._uncounted
+        if not self._counter_seconds and not integral.joules:
             return None, None
         peak = self._peaks.get("power_watts", 0.0)
         counted = 2 * _COUNTER_SECONDS * peak if self._counter_seconds else 0.0
         missing = max(0.0, end_seconds - self._last[0]) * (mean_watts or 0.0) if self._last is not None else 0.0
-        joules = self._counter_joules + self._integral_joules + missing
-        return joules, counted + self._integral_error + missing
+        return self._counter_joules + integral.joules + missing, counted + integral.error_joules + missing
