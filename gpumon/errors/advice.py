@@ -30,7 +30,11 @@ _WORDS: Final = lazy_pattern(r"(?:\b[A-Za-z]?[a-z]+ ){2,7}[a-z]+\b")
 _COMMENT: Final = lazy_pattern(r"\s#\s.*$")
 _FIRST_ELEMENT: Final = lazy_pattern(r"([A-Za-z_][\w.]*)\[0\]")
 _ATTRIBUTE: Final = lazy_pattern(r"has no attribute '(\w{1,100})'")
-_WARNED: Final = lazy_pattern(r"line ([\d,]+): .*RuntimeWarning")
+_PRINTED: Final = {
+    "warned": lazy_pattern(r"line ([\d,]+): .*RuntimeWarning"),
+    "nothing": lazy_pattern(r"line ([\d,]+): .*(?<![\w.:])0 [a-z]|line ([\d,]+): .*[=:] ?0\.?(?:$|\n)"),
+}
+"""What the lines that the program printed before show."""
 _FAILED_TEST: Final = lazy_pattern(r"(?P<test>[^\s,]+\.py::[^\s,]+)(?: - (?P<reason>.+))?")
 _COMMAND: Final = lazy_pattern(r"(?:fault|error|Aborted|instruction|exception)(?: \(core dumped\))? +(\S.*)")
 _STARTS_PYTHON: Final = lazy_pattern(r"python|torchrun|srun")
@@ -186,8 +190,8 @@ def _module_values(message: str, frame: TracebackFrame | None) -> dict[str, str]
 
 def _row(root: LogFailure, printed: str) -> tuple[str, Mapping[str, str], bool]:
     """The first advice about an exception from this place; all values; whether it is for its class and message."""
-    warned = _WARNED.search(printed)
-    raised, values = root.raised, _values(root) | {"warned": warned[1] if warned is not None else ""}
+    shown = {name: match for name, form in _PRINTED.items() if (match := form.search(printed)) is not None}
+    raised, values = root.raised, _values(root) | {name: match[match.lastindex or 0] for name, match in shown.items()}
     message = raised.message if values["message"] in raised.message.replace("\n", " ") else values["message"]
     name, file = raised.class_name, "" if raised.raising is None else raised.raising.file
     words, is_open = f"{message}\n{values['code']}".lower(), True

@@ -58,6 +58,8 @@ def _line_near(root: LogFailure, reading: LogReading) -> NumberedLine | None:
     why = (line for line in above if line.number not in echoes and signs.says_why(line.text, root.text))
     is_told = root.is_echo and not root.is_raised  # such as that a build failed: its output has the reason
     said = [line for line in why if is_told or line in above[-_LINES_OF_VALUE:] or is_about(root, line.text)][-1:]
+    if said and not (root.is_raised or root.match) and has_sign("error level", said[0].text):  # the first one led to it
+        said = [line for line in above if has_sign("error level", line.text)]
     other = EXCEPTION.match(said[0].text) if said and not root.is_linked else None
     is_other = other is not None and other[1] != "Error"  # an exception to which this one is not linked
     return said[0] if said and not is_other else None

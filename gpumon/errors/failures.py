@@ -27,8 +27,7 @@ _MAX_OF_RANK: Final = 128
 """Hits per block, error and rank that are read, half of them from the end."""
 _MAX_OF_ERROR: Final = 1024
 """The same for all ranks together."""
-_LINES_BEFORE: Final = 8
-_LINES_OF_BUILD: Final = 40
+_LINES_BEFORE: Final = 40
 """Lines above one that only reports that something failed, such as a build, whose output they are."""
 _LINES_AFTER: Final = 4
 _LINES_ABOVE: Final = 5
@@ -120,7 +119,7 @@ def with_surroundings(failure: LogFailure, block: LogBlock, position: int) -> Lo
     row = first = rows.rows[position]
     rank_rows = rows.of_rank(row)  # the lines of the same rank
     first -= failure.raised.row - failure.raised.first_row  # those of its traceback are known
-    lines = _LINES_ABOVE if failure.is_raised else _LINES_OF_BUILD if failure.is_echo else _LINES_BEFORE
+    lines = _LINES_ABOVE if failure.is_raised else _LINES_BEFORE
     before = range(max(rank_rows.start, first - lines), first)
     near = chain(before, range(row, min(rank_rows.stop, row + _LINES_AFTER + 1)))
     is_known = bool(failure.matches) and not (failure.raised.has_traceback or failure.is_echo)

@@ -85,7 +85,7 @@ def comparison(works: Mapping[int, RankWork], ranks: Iterable[int]) -> Differenc
     members = max(work.members for work in same.values())
     ranks = range(members) if members == len(waiting) + 1 > max(waiting) else ranks  # all but one report
     silent = sorted(set(ranks) - set(waiting))
-    if not silent or len(waiting) < 2:
+    if not silent or (len(waiting) < 2 and members != len(silent) + 1):
         return None
     verb = "does" if len(silent) == 1 else "do"
     return Difference(

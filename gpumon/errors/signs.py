@@ -146,7 +146,7 @@ def has_error_level(line: str) -> bool:
 def says_what_instead(line: str) -> bool:
     """Whether a logger says what the program does instead of what failed."""
     has_level = has_sign("warning", line) or has_information_level(line) or has_sign("error level", line)
-    return has_level and has_sign("goes on", line.lower())
+    return has_level and has_sign("goes on", line.lower(), _MAX_LEVEL)
 
 
 def is_of_shell(text: str) -> bool:

@@ -120,7 +120,7 @@ def _shortened(text: str, width: int, count: int) -> list[str]:
         return lines
     room = sum(map(len, lines[:count])) + count - 1
     ends = [match.start() for match in _CLAUSE_END.finditer(text[:room])]
-    if ends and ends[-1] > room // 2:
+    if ends and ends[-1] > room // 2 and " says: " not in text[: ends[-1]]:  # a line that is quoted is only cut off
         return wrapped(f"{text[: ends[-1]]}.", width)
     return _filled(text, width, count)
 

@@ -35,7 +35,7 @@ SECONDS = 300
 
 
 def frames(*, counter_period: int | None) -> Iterator[Any]:
-    """A GPU whose power is a wave around 400 W, with a power cap in the second half; its counter is read so often."""
+    """A GPU with a wave of power around 400 W and a cap in the second half, whose counter is read this rarely."""
     joules = counter = 5e6
     for second in range(SECONDS):
         watts = 400.0 + 100.0 * math.sin(second / 7)

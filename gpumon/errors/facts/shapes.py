@@ -18,6 +18,8 @@ _POSITIONS: Final = {77: "CLIP", 448: "Whisper", 512: "BERT", 514: "RoBERTa", 10
 """Numbers of positions of models, which a text must not exceed."""
 _FEATURES: Final = 64
 """What the numbers of features of language models are multiples of, and the number of tokens of a text rarely is."""
+_MIN_IMAGE_SIDE: Final = 16
+"""What is smaller is no image, but a board or a map of features."""
 _MIN_ROWS: Final = 8
 """Rows of a sample from which on it was probably not flattened; models of other widths differ by less."""
 
@@ -53,7 +55,8 @@ def _channels(match: re.Match[str]) -> Facts:
     if len(shape) > 2 and shape[-1] == expected:
         order = Code(", ".join(map(str, (0, len(shape) - 1, *range(1, len(shape) - 1)))))
         return {"shapes": "channels last", "order": order}
-    return {"shapes": "channels", "given": int(match["given"]), "expected": expected}
+    kind = "planes" if shape[-1] < _MIN_IMAGE_SIDE else "channels"
+    return {"shapes": kind, "given": int(match["given"]), "expected": expected}
 
 
 def _loss_shapes(match: re.Match[str]) -> Facts:
@@ -81,6 +84,8 @@ def _view(match: re.Match[str]) -> Facts:
     sizes = {"elements": elements, "known": known}
     if len(shape) < 2 or not known:
         return {}
+    if shape[0] > 0 and -1 not in shape and elements > known and elements % rest == 0:
+        return {"shapes": "fixed batch", "given": shape[0], "expected": elements // rest, **sizes}
     fitting = {size: elements * size // known for size in shape[:-2] if size > 1 and elements * size % known == 0}
     if elements % known and -1 not in shape and len(fitting) == 1:
         return {"shapes": "one size", "given": next(iter(fitting)), "expected": next(iter(fitting.values())), **sizes}
