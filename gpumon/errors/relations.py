@@ -81,8 +81,9 @@ def may_lead_to(notice: Match, root: LogFailure) -> bool:
 
 
 def leaves_nothing(notice: Match, root: LogFailure) -> bool:
-    """Whether a failure is that nothing is left, and the notice is an error that may have removed each item."""
+    """Whether a failure is that nothing is left, or a verdict, and the notice is an error that may have led to it."""
     is_left = has_sign("nothing there", root.raised.message) and root.raised.class_name != "FileNotFoundError"
+    is_left |= not root.is_raised and has_sign("last verdict", root.text)
     return is_left and notice.line < root.line and not (notice.error.is_warning or notice.error.is_echo)
 
 
