@@ -53,8 +53,7 @@ _ANY_EXCEPTION: Final = lazy_pattern(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s|:
 _BARE: Final = lazy_pattern(
     r"\n(?:(?P<test>E {3,60})(?=\S)|(?:[`*> ]{1,4})?(?P<name>(?!(?:Error|Exception|Failure|Timeout|NotFound)\b)"
     rf"{CLASS})(?::(?=\s)|:?$)"
-    r"|(?P<thrown>terminate called) (?:after throwing an instance of '(?P<cpp>[^'\n]{1,200})'"
-    r"|without an active exception)"
+    r"|(?P<thrown>terminate called) after throwing an instance of '(?P<cpp>[^'\n]{1,200})'"
     r"|(?P<fatal>Fatal Python error|fatal runtime error|panic): "
     rf"|(?:\*\* ?|- )?(?:\*\*)?Exception Message:(?:\*\*)? |{_ANNOUNCED} )",
     re.MULTILINE,
@@ -297,7 +296,7 @@ def _bare_exceptions(
         message, last_end = message_at(rows, row, match.end() - match.start() - 1, row)
         if match["name"] == "KeyboardInterrupt" and rows.lines[row].endswith(match["name"]):  # it never has one
             message, last_end = "", row + 1
-        name = match["name"] or match["fatal"] or match["cpp"] or ("terminate" if match["thrown"] else "Exception")
+        name = match["name"] or match["fatal"] or match["cpp"] or "Exception"
         if match["thrown"]:
             message = message.lstrip().removeprefix("what():").lstrip()
         is_syntax = match["name"] in _OF_SYNTAX
