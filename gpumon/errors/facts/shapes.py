@@ -84,14 +84,19 @@ def _view(match: re.Match[str]) -> Facts:
     sizes = {"elements": elements, "known": known}
     if len(shape) < 2 or not known:
         return {}
-    if shape[0] > 0 and -1 not in shape and elements > known and elements % rest == 0:
-        return {"shapes": "fixed batch", "given": shape[0], "expected": elements // rest, **sizes}
+    width = elements // prod(shape[:-2]) if min(shape) > 0 and elements % prod(shape[:-2]) == 0 else 0
     fitting = {size: elements * size // known for size in shape[:-2] if size > 1 and elements * size % known == 0}
-    if elements % known and -1 not in shape and len(fitting) == 1:
-        return {"shapes": "one size", "given": next(iter(fitting)), "expected": next(iter(fitting.values())), **sizes}
+    pair = next(iter(fitting.items())) if elements % known and -1 not in shape and len(fitting) == 1 else ()
+    kind = "one size"
+    if min(shape) > 0 and elements > known and elements % rest == 0:
+        kind, pair = "fixed batch", (shape[0], elements // rest)
+    elif width and width % shape[-2] and width // shape[-2] == shape[-1]:
+        kind, pair = "heads", (shape[-2], width)
+    if pair:
+        return {"shapes": kind, "given": pair[0], "expected": pair[1], **sizes}
     if elements % known and len(shape) > 2 and shape[-1] == shape[-2]:
         return {"shapes": "input size", **sizes}
-    if shape[0] > 0 and (-1 in shape or (elements % rest == 0 and elements < known)):
+    if shape[0] > 1 and (-1 in shape or (elements % rest == 0 and elements < known)):
         return {"shapes": "last batch"}
     return {"shapes": "sample size", **sizes} if shape[0] < 0 and elements % known else {}
 
