@@ -182,8 +182,9 @@ def _module_values(message: str, frame: TracebackFrame | None) -> dict[str, str]
     if has_folder and module in folders:
         inside = "/".join(folders[: folders.index(module)])
         return known | {"inside": module, "root": inside or "."}
-    is_dotted = re.match(rf"(?:from|import) {module}\.", frame.code) is not None and not known["known"]
-    if not is_dotted and not has_sign("own module", module):
+    is_dotted = re.match(rf"(?:from|import) {module}\.", frame.code) is not None
+    is_package = bool(known["known"]) and message.startswith("No module named")
+    if is_package or not (is_dotted or has_sign("own module", module)):
         return known
     return known | {"own": module, "root": above.rpartition("/")[0] or "." if has_folder else ".."}
 
