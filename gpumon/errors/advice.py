@@ -143,7 +143,8 @@ def _values(root: LogFailure) -> dict[str, str]:
         place = f"the call of {frame.function}"
     code = ""
     if frame is not None:
-        code = _COMMENT.sub("", frame.code if frame.code.startswith("assert ") else frame.marked or frame.code)
+        is_whole = frame.code.startswith("assert ") or message.endswith(" to unpack") or " to unpack (" in message
+        code = _COMMENT.sub("", frame.code if is_whole else frame.marked or frame.code)
     values = {"place": place, "code": code, "message": message, "package": raised.package}
     values["script"] = raised.script
     opened = _OPENED.findall(code)
