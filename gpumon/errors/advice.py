@@ -36,7 +36,7 @@ _PRINTED: Final = {
 }
 """What the lines that the program printed before show."""
 _FAILED_TEST: Final = lazy_pattern(r"(?P<test>[^\s,]+\.py::[^\s,]+)(?: - (?P<reason>.+))?")
-_COMMAND: Final = lazy_pattern(r"(?:fault|error|Aborted|instruction|exception)(?: \(core dumped\))? +(\S.*)")
+_COMMAND: Final = lazy_pattern(r"\b(?:fault|error|Aborted|instruction|exception)(?: \(core dumped\))? +(\S.*)")
 _STARTS_PYTHON: Final = lazy_pattern(r"python|torchrun|srun")
 _MIN_MESSAGE: Final = 8
 """Characters of a message that another line repeats."""
