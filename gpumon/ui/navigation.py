@@ -175,7 +175,10 @@ class Navigation:
             "demo": lambda: session.can_toggle_demo,
             "record": lambda: session.shown.is_this_host,
             "explain_selected": selects_device,
-            "select_device": lambda: selects_device() and self.has_several_devices,
+            "select_device": lambda: (
+                self.has_several_devices
+                and self._front_has(lambda view: view.SELECTS_DEVICE and view.conditions().get("select_device", True))
+            ),
             "notify_when": lambda: (
                 session.shown.is_this_host and self._front_has(lambda view: view.SELECTS_DEVICE or view.LISTS_PROCESSES)
             ),

@@ -88,6 +88,10 @@ async def test_brackets_on_a_process_show_it_on_its_other_gpus() -> None:
             await pilot.press(NEXT)
             await pilot.pause()
             assert f"PID 7 on GPU {number}" in screen_lines(app)[1]
+        assert "[ ] GPU" in screen_lines(app)[-1]
+        stream.put(builders.frame(devices=(first, *(builders.device(index, processes=()) for index in (1, 2)))))
+        await pilot.pause()
+        assert "[ ] GPU" not in screen_lines(app)[-1], "the process uses one GPU now"
 
 
 # Quit

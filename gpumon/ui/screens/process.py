@@ -104,7 +104,8 @@ class ProcessScreen(TimeScreen[None], EntriesScreen[None]):
             self.show_entries(self._entries(state, process))
 
     def conditions(self) -> Mapping[str, bool]:
-        return {**super().conditions(), "signal": self._can_signal, "why": self._is_live}
+        on_others = any(key != self.key for key in self._keys)
+        return {**super().conditions(), "signal": self._can_signal, "why": self._is_live, "select_device": on_others}
 
     def action_signal(self) -> None:
         if self._process is not None:
