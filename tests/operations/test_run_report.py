@@ -35,18 +35,22 @@ SECONDS = 300
 
 
 def frames(*, counter_period: int | None) -> Iterator[Any]:
-    """A GPU with a wave of power around 400 W and a cap in the second half, whose counter is read this rarely."""
+    """A GPU with a wave of power around 400 W and a cap in the second half.
+
+    Its counter is read once per period, for the first time five seconds before the first frame.
+    """
     joules = counter = 5e6
-    for second in range(SECONDS):
+    for second in range(-5, SECONDS):
         watts = 400.0 + 100.0 * math.sin(second / 7)
         joules += watts
         readings = {"power_watts": watts, "utilization_gpu_percent": 90.0, "temperature_celsius": 60.0}
         reasons = ("sw_power_cap",) if second > SECONDS / 2 else ()
         if counter_period is not None:
-            counter = counter if second % counter_period else joules
+            counter = counter if (second + 5) % counter_period else joules
             readings["energy_joules"] = counter
         device = builders.device(0, throttle_reasons=reasons, readings=readings)
-        yield builders.frame(devices=(device,), time_seconds=1e9 + second, monotonic_seconds=1000.0 + second)
+        if second >= 0:
+            yield builders.frame(devices=(device,), time_seconds=1e9 + second, monotonic_seconds=1000.0 + second)
 
 
 def samples(step: float = 0.5, slow_from: int = SECONDS) -> Iterator[dict[str, Any]]:

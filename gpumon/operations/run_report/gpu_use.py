@@ -68,6 +68,8 @@ class GpuUse:
         self._integral = _NO_ENERGY
         self._uncounted = _NO_ENERGY
         """Power over the time since the energy counter was read, which is less often than frames arrive."""
+        self._has_counter_start = False
+        """Whether a change of the counter was seen, so that the next one is of a known time."""
 
     def add(self, frame: Frame, device: Device) -> list[str]:
         """Add a frame; returns the throttle reasons that begin with it."""
@@ -89,6 +91,7 @@ class GpuUse:
             self._peaks["temperature_celsius"] = max(heat, self._peaks.get("temperature_celsius", heat))
         held = set(device.throttle_reasons or ()) & _HELD
         if before is None or not 0.0 < now - before[0] <= _MAX_GAP_SECONDS:
+            self._add_energy(_NO_ENERGY, None, None)
             return sorted(held)
         self._add_span(now - before[0], before[1], device)
         return sorted(held - set(before[1].throttle_reasons or ()))
@@ -106,17 +109,19 @@ class GpuUse:
             self._reasons[reason] += seconds
         self._add_energy(_power_over(seconds, before, device), before.get("energy_joules"), device.get("energy_joules"))
 
-    def _add_energy(self, span: "_Energy", before: float | None, after: float | None) -> None:
+    def _add_energy(self, span: _Energy, before: float | None, after: float | None) -> None:
         """Add the energy between two frames; the counter replaces what was integrated since it was read before."""
-        if before is None or after is None or after < before:
-            self._integral += self._uncounted + span
-            self._uncounted = _NO_ENERGY
-        elif after == before:
+        if after is not None and after == before:
             self._uncounted += span
+            return
+        span += self._uncounted
+        rise = after - before if before is not None and after is not None else 0.0
+        if rise > 0.0 and self._has_counter_start:
+            self._counter_joules += rise
+            self._counter_seconds += span.seconds
         else:
-            self._counter_joules += after - before
-            self._counter_seconds += self._uncounted.seconds + span.seconds
-            self._uncounted = _NO_ENERGY
+            self._integral += span
+        self._uncounted, self._has_counter_start = _NO_ENERGY, rise > 0.0
 
     def document(self, end_seconds: float) -> dict[str, Any]:
         """What is reported of the GPU.
